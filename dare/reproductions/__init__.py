@@ -1,0 +1,5 @@
+"""Puts the top-level ``reproductions/`` tree on this package's path."""
+
+from dare._layout import tree
+
+__path__.append(str(tree("reproductions")))

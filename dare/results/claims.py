@@ -1,0 +1,68 @@
+"""Published numbers as data: papers, claims, deviations.  Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from dare.results.record import Strict
+
+
+class Code(Strict):
+    """The authors' code as it was read."""
+
+    repo: str
+    commit: str
+    licence: str = "not stated"
+
+
+class Paper(Strict):
+    """Who published what, where."""
+
+    id: str
+    title: str
+    authors: tuple[str, ...]
+    arxiv: str
+    date: str
+    code: Code
+    venue: str = ""
+    summary: str = ""
+
+
+class Claim(Strict):
+    """One published number.  ``None`` where the paper does not state a thing.
+
+    ``id`` is ``paper/[row/]task/length`` ("d1/gsm8k/256", "d1/baseline/gsm8k/256").
+    """
+
+    id: str
+    row: str
+    model: str
+    task: str
+    metric: str
+    value: float
+    unit: str = "percent"
+    gen_length: int | None = None
+    n_items: int | None = None
+    n_seeds: int | None = None
+    protocol: str | None = None
+    selection: str | None = None
+    kind: Literal["absolute", "improvement"] = "absolute"
+    baseline: str | None = None
+    source: str
+    note: str = ""
+
+
+class Deviation(Strict):
+    """Where this reproduction departs from the paper or the paper from its code.
+
+    ``switch`` is the config path that turns a faithful quirk off, if there is one.
+    """
+
+    id: str
+    scale: Literal["all", "paper", "tiny", "ci"]
+    what: str
+    why: str
+    switch: str | None = None
+
+
+Values = dict[str, Any]
