@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -117,7 +119,10 @@ class TrainingConfig(Frozen):
 
 
 class RunConfig(Frozen):
-    """Everything that decides the outcome of one run."""
+    """Everything that decides the outcome of one run.
+
+    ``training`` None is an evaluation of the checkpoint as it is.
+    """
 
     paper: str
     scale: Literal["tiny", "paper", "ci"]
@@ -127,7 +132,7 @@ class RunConfig(Frozen):
     task: TaskConfig
     rollout: SamplerConfig
     evaluation: SamplerConfig
-    training: TrainingConfig
+    training: TrainingConfig | None
     control: Literal["none", "shuffled-rewards"] = "none"
 
     def digest(self) -> str:
@@ -135,9 +140,23 @@ class RunConfig(Frozen):
         return hashlib.sha256(canonical_json(self.model_dump(mode="json")).encode()).hexdigest()
 
     def with_seed(self, seed: int) -> RunConfig:
-        """The same run under another seed."""
+        """The same run under another seed; an evaluation-only run has none and stays as it is."""
+        if self.training is None:
+            return self
         training = self.training.model_copy(update={"seed": seed})
         return self.model_copy(update={"training": training})
+
+    def baseline(self) -> RunConfig:
+        """The evaluation of the same checkpoint before any training."""
+        update = {
+            "paper": "base",
+            "algorithm": "none",
+            "algorithm_options": {},
+            "rollout": self.evaluation,
+            "training": None,
+            "control": "none",
+        }
+        return self.model_copy(update=update)
 
 
 def canonical_json(value: Any) -> str:
@@ -199,6 +218,40 @@ def resolve(
     for path in flatten(config.model_dump(mode="json")):
         origins.setdefault(path, "default")
     return config, origins
+
+
+def environment_layer() -> dict[str, Any]:
+    """Values from variables such as ``DARE_TRAINING__LEARNING_RATE=1e-4``.
+
+    The part behind ``DARE_`` is the dotted path in capitals, with ``__`` for the dot; values
+    are JSON, or text where that fails.  Variables without ``__`` are not settings.
+    """
+    values: dict[str, Any] = {}
+    for name, text in os.environ.items():
+        if name.startswith("DARE_") and "__" in name:
+            values[name.removeprefix("DARE_").lower().replace("__", ".")] = json_or_text(text)
+    return values
+
+
+def file_layer(path: Path) -> dict[str, Any]:
+    """Dotted values from a JSON file of (nested) settings."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageProblem(
+            f"cannot read the config file {path}", str(error), "dare show PAPER --config tiny --json"
+        ) from error
+    if not isinstance(content, dict):
+        raise UsageProblem(f"{path} is not a config file", "it is not a JSON object", "")
+    return flatten(content)
+
+
+def json_or_text(text: str) -> Any:
+    """``"1e-4"`` as a number, ``"true"`` as a truth value, anything else as it stands."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _explain(error: ValidationError) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from dare.results.record import Strict
 
 
@@ -31,7 +33,10 @@ class Paper(Strict):
 class Claim(Strict):
     """One published number.  ``None`` where the paper does not state a thing.
 
-    ``id`` is ``paper/[row/]task/length`` ("d1/gsm8k/256", "d1/baseline/gsm8k/256").
+    ``id`` is ``paper/[row/]task/length`` ("d1/gsm8k/256", "d1/baseline/gsm8k/256"); the row
+    ``baseline`` is the released checkpoint before any training.  ``decode`` holds sampler
+    settings in SamplerConfig's names, ``budget`` training costs in Budget's, ``spread`` the
+    reported variation over ``n_seeds`` runs in the unit of ``value``.
     """
 
     id: str
@@ -50,6 +55,25 @@ class Claim(Strict):
     baseline: str | None = None
     source: str
     note: str = ""
+    direction: Literal["higher", "lower"] = "higher"
+    revision: str | None = None
+    item_ids_sha256: str | None = None
+    hardware: str | None = None
+    spread: float | None = None
+    spread_kind: str | None = None
+    decode: dict[str, Any] = Field(default_factory=dict)
+    budget: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """The row part of the id, or the paper itself for its own method."""
+        parts = self.id.split("/")
+        return parts[1] if len(parts) > 3 else parts[0]
+
+    @property
+    def trained(self) -> bool:
+        """False for a checkpoint that was evaluated as it was released."""
+        return self.method != "baseline"
 
 
 class Deviation(Strict):

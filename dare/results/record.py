@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dare.config import canonical_json
 
-SCHEMA = "dare.record/1"
+SCHEMA: Literal["dare.record/1"] = "dare.record/1"
 
 Kind = Literal["train", "eval", "rescore", "compare", "reproduce"]
 
@@ -126,4 +126,6 @@ class Record(Strict):
         for metric in self.metrics:
             if metric.name == name:
                 return metric
-        raise KeyError(f"no metric '{name}' in record {self.id[:8]}: {[m.name for m in self.metrics]}")
+        raise KeyError(
+            f"no metric '{name}' in record {self.id[:8]}: {[m.name for m in self.metrics]}"
+        )

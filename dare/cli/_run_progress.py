@@ -1,0 +1,66 @@
+"""Progress of runs side by side: a row per run, on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dare.cli._output import note, progress
+
+if TYPE_CHECKING:
+    from dare.training.experiment import Finished
+    from dare.training.launch import Placed, Unit
+
+
+def run_with_progress(
+    units: Sequence[Unit], root: Path, jobs: int | None, resume: bool = True
+) -> list[Finished]:
+    """Finish ``units`` below ``root`` and read them back, in order."""
+    from dare.errors import UsageProblem
+    from dare.training.experiment import Finished, default_jobs
+    from dare.training.launch import place, run_units
+
+    placed = [place(unit, root) for unit in units]
+    started = [unit for unit in placed if not unit.finished and unit.folder.exists()]
+    if started and not resume:
+        raise UsageProblem(
+            f"{started[0].folder} holds an interrupted run of exactly this",
+            "--no-resume was given, and nothing is ever overwritten",
+            "leave out --no-resume to continue it, or choose another --runs folder",
+        )
+    reused = [unit for unit in placed if unit.finished]
+    if reused:
+        note(f"{len(reused)} of {len(placed)} runs were finished before and are reused")
+    if len(reused) < len(placed):
+        workers = min(jobs or default_jobs(), len(placed) - len(reused))
+        note(f"{len(placed) - len(reused)} runs, {workers} at once, in {root}/")
+        with progress() as bars:
+            rows = {
+                id(unit): bars.add(unit.unit.label, total=1.0)
+                for unit in placed
+                if not unit.finished
+            }
+
+            def report(current: Sequence[Placed]) -> None:
+                for unit in current:
+                    row = rows.get(id(unit))
+                    if row is not None:
+                        row.update(share_done(unit), unit.phase)
+
+            run_units(placed, workers, report)
+    return [Finished.read(unit.folder) for unit in placed]
+
+
+def share_done(unit: Placed) -> float:
+    """How much of a run is done, 0 to 1: training counts for most of it."""
+    share = unit.done / max(1, unit.total)
+    start, width = {
+        "waiting": (0.0, 0.0),
+        "loading": (0.0, 0.0),
+        "training": (0.02, 0.9),
+        "evaluating": (0.92, 0.08),
+    }.get(unit.phase, (1.0, 0.0))
+    if unit.unit.config.training is None and unit.phase == "evaluating":
+        start, width = 0.02, 0.98
+    return start + width * share

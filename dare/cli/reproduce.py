@@ -1,0 +1,121 @@
+"""``dare reproduce PAPER``: baseline, seeds, evaluation, verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from dare.config import Origins, RunConfig
+    from dare.reproductions import Reproduction
+
+
+@click.command(help="Reproduce a paper: baseline, training seeds, evaluation, verdict.")
+@click.argument("paper")
+@click.option("--model", default=None, help="Name, Hub id or folder  [default: the embedded one].")
+@click.option("--task", default=None, help="One of the paper's tasks  [default: its first].")
+@click.option("--scale", type=click.Choice(["tiny", "ci", "paper"]), default=None)
+@click.option("--seeds", default=None, help="0-2 or 0,3,7  [default: the reproduction's].")
+@click.option("--control", type=click.Choice(["none", "shuffled-rewards"]), default="none")
+@click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Override a value.")
+@click.option(
+    "--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), default=None,
+    help="JSON file of overrides.",
+)  # fmt: skip
+@click.option("--runs", "root", type=click.Path(file_okay=False, path_type=Path), default="runs")
+@click.option("--jobs", type=click.IntRange(1), default=None, help="Workers  [default: cores].")
+@click.option("--resume/--no-resume", default=True, help="Continue interrupted runs (default).")
+@click.option("--dry-run", is_flag=True, help="Show settings, cost and files; touch nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def command(context: click.Context, paper: str, **options: Any) -> int:
+    """Run the reproduction; see ``dare reproduce --help``."""
+    from dare import reproductions
+
+    reproduction = reproductions.load(paper)
+    config, origins = _resolve(reproduction, options)
+    seeds = _seeds(reproduction, config, options["seeds"])
+    if options["dry_run"]:
+        _show_plan(reproduction, config, origins, seeds, options)
+        return 0
+    _require_means(reproduction, config, origins)
+    return _run(reproduction, config, origins, seeds, options)
+
+
+def _scale(model: str | None, given: str | None) -> str:
+    """The scale asked for; without one, a full-size model means the paper's."""
+    from dare.models import registry
+
+    if given is not None:
+        return given
+    if model is None:
+        return "tiny"
+    return "tiny" if registry.describe(model).shape.parameters < 50e6 else "paper"
+
+
+def _resolve(reproduction: Reproduction, options: dict[str, Any]) -> tuple[RunConfig, Origins]:
+    from dare.config import environment_layer, file_layer
+    from dare.training.experiment import parse_overrides
+
+    layers: dict[str, dict[str, Any]] = {}
+    if options["config_file"] is not None:
+        layers[f"--config {options['config_file']}"] = file_layer(options["config_file"])
+    layers["environment"] = environment_layer()
+    layers["--set"] = parse_overrides(options["settings"])
+    if options["control"] != "none":
+        layers["--control"] = {"control": options["control"]}
+    scale = _scale(options["model"], options["scale"])
+    return reproduction.resolve(scale, options["task"], options["model"], layers)
+
+
+def _seeds(reproduction: Reproduction, config: RunConfig, given: str | None) -> tuple[int, ...]:
+    from dare.training.experiment import parse_seeds
+
+    return parse_seeds(given) if given else tuple(reproduction.default_seeds[config.scale])
+
+
+def _require_means(reproduction: Reproduction, config: RunConfig, origins: Origins) -> None:
+    """Exit 3 before anything hopeless is started: no weights, or no device for this size."""
+    from dare.cli._launch_plan import missing_means
+
+    problem = missing_means(reproduction, config, origins)
+    if problem is not None:
+        raise problem
+
+
+def _show_plan(
+    reproduction: Reproduction,
+    config: RunConfig,
+    origins: Origins,
+    seeds: tuple[int, ...],
+    options: dict[str, Any],
+) -> None:
+    from dare.cli._launch_plan import plan_lines, plan_document
+    from dare.cli._output import next_command, print_json, say
+
+    if options["as_json"]:
+        print_json(plan_document(reproduction, config, origins, seeds))
+        return
+    for line in plan_lines(reproduction, config, origins, seeds, options["root"]):
+        say(line)
+    next_command(f"dare reproduce {reproduction.name}", f"dare show {reproduction.name} --claims")
+
+
+def _run(
+    reproduction: Reproduction,
+    config: RunConfig,
+    origins: Origins,
+    seeds: tuple[int, ...],
+    options: dict[str, Any],
+) -> int:
+    from dare.cli._reproduce_report import show
+    from dare.cli._run_progress import run_with_progress
+    from dare.training.experiment import baseline_unit, seed_units
+
+    units = [baseline_unit(config, origins), *seed_units(config, origins, seeds)]
+    base, *runs = run_with_progress(
+        units, options["root"], options["jobs"], resume=options["resume"]
+    )
+    return show(reproduction, config, base, runs, as_json=options["as_json"])

@@ -1,0 +1,50 @@
+"""The processes that share one run, as ``torchrun`` started them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among ``size``; a run of one process is rank 0 of 1."""
+
+    rank: int = 0
+    local: int = 0
+    size: int = 1
+
+    @classmethod
+    def here(cls) -> Ranks:
+        """From the environment that ``torchrun`` sets."""
+        read = os.environ.get
+        return cls(int(read("RANK", 0)), int(read("LOCAL_RANK", 0)), int(read("WORLD_SIZE", 1)))
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def join(self) -> None:
+        """Connect to the others and wait until the first process has prepared the folder."""
+        if self.size == 1:
+            return
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        dist.barrier()
+
+    def interleave(self, part: Sequence[T]) -> list[T]:
+        """Every process's part put back in order, where rank r holds rows r, r + size, ..."""
+        if self.size == 1:
+            return list(part)
+        import torch.distributed as dist
+
+        parts: list[Sequence[T]] = [[] for _ in range(self.size)]
+        dist.all_gather_object(parts, part)
+        total = sum(map(len, parts))
+        return [parts[row % self.size][row // self.size] for row in range(total)]

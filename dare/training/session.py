@@ -1,0 +1,218 @@
+"""What a worker holds while it runs one unit: model, tokenizer, task, algorithm.
+
+Turns a config into objects, and what they did into a record.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedTokenizerFast
+
+from dare import algorithms, tasks
+from dare.config import RunConfig
+from dare.diffusion.keys import RunKey
+from dare.evaluation.engine import evaluate, sha
+from dare.evaluation.metrics import task_metrics
+from dare.models.loading import checkpoint_folder, load_model, load_tokenizer
+from dare.models.weights import file_sha256, weights_sha256
+from dare.results.record import Budget, Metric, Outcome, Record
+from dare.results.rundir import code_identity, environment, read_events, write_run
+from dare.tasks.base import Item, Task
+from dare.training.data import TrainingStream
+from dare.training.ranks import Ranks
+from dare.training.rollout import RolloutSource
+from dare.training.trainer import DiffusionTrainer
+
+
+@dataclass
+class Session:
+    """One unit, opened."""
+
+    config: RunConfig
+    folder: Path
+    model: nn.Module
+    tokenizer: PreTrainedTokenizerFast
+    task: Task
+    items: list[Item]
+    device: str
+    ranks: Ranks
+
+    @classmethod
+    def open(cls, config: RunConfig, folder: Path, ranks: Ranks) -> Session:
+        """Load everything the run needs; raises the loaders' own errors."""
+        device = f"cuda:{ranks.local}" if torch.cuda.is_available() else "cpu"
+        model = load_model(config.model.name, config.model.dtype, device)
+        if config.model.lora is not None:
+            model = _with_lora(model, config)
+        task = tasks.get(config.task.name)
+        return cls(
+            config=config,
+            folder=folder,
+            model=model,
+            tokenizer=load_tokenizer(config.model.name),
+            task=task,
+            items=task.load(config.task.eval_split, config.task.eval_limit),
+            device=device,
+            ranks=ranks,
+        )
+
+    @property
+    def run_key(self) -> RunKey:
+        training = self.config.training
+        return RunKey(training.seed if training is not None else 0)
+
+    def trainer(self, on_event: Callable[[dict[str, Any]], None]) -> DiffusionTrainer:
+        """The trainer core around this run's algorithm and task."""
+        algorithm = algorithms.create(self.config.algorithm, self.config.algorithm_options)
+        source = RolloutSource(
+            config=self.config,
+            task=self.task,
+            tokenizer=self.tokenizer,
+            stream=TrainingStream(self.task, self.config.task, self.run_key),
+            run_key=self.run_key,
+            eos_policy=algorithm.config.eos_policy,
+            rank=self.ranks.rank,
+            world_size=self.ranks.size,
+        )
+        return DiffusionTrainer(
+            model=self.model,
+            config=self.config,
+            algorithm=algorithm,
+            source=source,
+            output_dir=self.folder,
+            on_event=on_event,
+            reference=self._reference(algorithm),
+            cpu=not self.device.startswith("cuda"),
+        )
+
+    def _reference(self, algorithm: Any) -> nn.Module | None:
+        """The frozen starting point, loaded only when the objective has a KL term."""
+        if getattr(algorithm.config, "beta", 0.0) == 0:
+            return None
+        reference = load_model(self.config.model.name, self.config.model.dtype, self.device)
+        return reference.requires_grad_(False)
+
+    def load_weights(self, checkpoint: Path) -> None:
+        """Put a checkpoint's weights into the model."""
+        from safetensors.torch import load_model as load_into
+
+        load_into(self.model, checkpoint / "model.safetensors", strict=True)
+
+    def save_model(self, folder: Path) -> None:
+        """The trained model with its tokenizer, as a checkpoint that ``--model`` accepts."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def evaluate(
+        self, progress: Callable[[int, int], None]
+    ) -> tuple[list[Outcome], list[Metric], float]:
+        """Outcomes and metrics on the evaluation split, and the CPU seconds they took."""
+        started = time.process_time()
+        self.model.eval()
+        mine = range(self.ranks.rank, len(self.items), self.ranks.size)
+        part = evaluate(
+            self.model, self.tokenizer, self.task, self.items, self.config, self.run_key,
+            rows=mine, progress=progress,
+        )  # fmt: skip
+        outcomes = self.ranks.interleave(part)
+        metrics = task_metrics(self.task, self.items, outcomes, self.config.task.protocol)
+        return outcomes, metrics, time.process_time() - started
+
+    def budget(
+        self, outcomes: Sequence[Outcome], eval_cpu: float, wall: float, memory: int
+    ) -> Budget:
+        """What the run spent, summed over every session that contributed to it."""
+        events = read_events(self.folder) if self.config.training is not None else []
+
+        def total(name: str) -> int:
+            return sum(int(event[name]) for event in events)
+
+        training = self.config.training
+        return Budget(
+            updates=training.max_steps if training is not None else 0,
+            prompts=total("completions") // training.num_generations if training else 0,
+            completions=total("completions"),
+            generated_tokens=total("tokens"),
+            nfe_train=total("nfe"),
+            nfe_eval=sum(outcome.nfe for outcome in outcomes),
+            learner_forwards=total("learner_forwards"),
+            cpu_seconds=round(sum(e["cpu_seconds"] for e in events) + eval_cpu, 3),
+            wall_seconds=round(wall, 3),
+            peak_memory_bytes=memory,
+        )
+
+    def write_record(
+        self,
+        outcomes: Sequence[Outcome],
+        metrics: list[Metric],
+        budget: Budget,
+        origins: dict[str, str],
+        key: str,
+    ) -> Record:
+        """Seal the run."""
+        config = self.config
+        record = Record(
+            kind="train" if config.training is not None else "eval",
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            host={"node": platform.node()},
+            status="complete",
+            code=code_identity() | {"run_key": key},
+            config=config.model_dump(mode="json"),
+            config_hash=config.digest(),
+            origins=origins,
+            paper={"id": config.paper},
+            model=self._model_block(),
+            data=self._data_block(),
+            prompt={
+                "protocol": config.task.protocol,
+                "sha256": sha([outcome.prompt_sha for outcome in outcomes]),
+                "wording": "own",
+            },
+            decode=config.evaluation.model_dump(mode="json"),
+            scoring={"grader": f"{config.task.name}/{config.task.protocol}"},
+            seeds={"run": self.run_key.seed} if config.training is not None else {},
+            budget=budget,
+            selection={"rule": "final step", "candidates": 1},
+            env=environment(),
+            metrics=metrics,
+            outcomes={},
+        )
+        return write_run(self.folder, record, outcomes)
+
+    def _model_block(self) -> dict[str, Any]:
+        folder = checkpoint_folder(self.config.model.name)
+        tokenizer = folder / "tokenizer.json"
+        return {
+            "name": self.config.model.name,
+            "weights_sha256": weights_sha256(folder),
+            "tokenizer_sha256": file_sha256(tokenizer) if tokenizer.exists() else None,
+            "dtype": self.config.model.dtype,
+            "mask_token_id": self.model.config.mask_token_id,
+            "eos_token_id": self.model.config.eos_token_id,
+        }
+
+    def _data_block(self) -> dict[str, Any]:
+        task = self.config.task
+        return {
+            "task": task.name,
+            "split": task.eval_split,
+            "n": len(self.items),
+            "item_ids_sha256": sha([item.id for item in self.items]),
+        }
+
+
+def _with_lora(model: nn.Module, config: RunConfig) -> nn.Module:
+    from peft import LoraConfig, get_peft_model
+
+    lora = config.model.lora
+    assert lora is not None
+    return get_peft_model(model, LoraConfig(**lora.model_dump()))
