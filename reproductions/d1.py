@@ -15,6 +15,7 @@ from __future__ import annotations
 from dare.config import src
 from dare.reproductions import tiny
 from dare.reproductions.building import (
+    HOUSE_DEVIATIONS,
     Benchmark,
     ResultsTable,
     TableRow,
@@ -45,21 +46,11 @@ TASKS = {
     "paper": ("gsm8k", "math500", "countdown", "sudoku"),
 }
 DEFAULT_SEEDS = {"tiny": tiny.SEEDS, "ci": (0,), "paper": (42,)}
+_MEASURED = "measured: 55 to 64 CPU s for 120 updates on one core of a 2-core x86-64 machine"
 RATES = {
-    "tiny": Rate(
-        seconds_per_update=0.5,
-        seconds_fixed=22.0,
-        basis="measured: 55 to 64 CPU s for 120 updates on one core of a 2-core x86-64 machine",
-    ),
-    "ci": Rate(
-        seconds_per_update=0.25,
-        seconds_fixed=18.0,
-        basis="measured at tiny scale on a 2-core x86-64 machine; half the completions",
-    ),
-    "paper": Rate(
-        seconds_per_update=0.49 * 60,
-        basis="published in arXiv 2510.09541: 0.49 min per update of d1 on GSM8K, 8 A100",
-    ),
+    "tiny": Rate(0.5, _MEASURED, seconds_fixed=22.0),
+    "ci": Rate(0.25, f"{_MEASURED}; half the completions here", seconds_fixed=18.0),
+    "paper": Rate(0.49 * 60, "published in arXiv 2510.09541: 0.49 min per update, GSM8K, 8 A100"),
 }
 
 # ---- claims --------------------------------------------------------------------------------
@@ -75,6 +66,8 @@ _TABLE = ResultsTable(
         "countdown": Benchmark(n_items=256, protocol="d1"),
         "sudoku": Benchmark(metric="cells", n_items=256, protocol="d1"),
     },
+    decode={"block_length": 32, "temperature": 0.0, "cfg_scale": 0.0},
+    steps_per_token=0.5,
 )
 _CODING = ResultsTable(
     paper="d1",
@@ -158,10 +151,10 @@ CLAIMS: tuple[Claim, ...] = (
 
 # ---- paper scale ---------------------------------------------------------------------------
 
-_CODE = "code: diffu-grpo"
-_YAML = "code: diffu-grpo/train.yaml"
-_SBATCH = "code: the task's sbatch script"
-_EVAL = "code: eval"
+_CODE = "code"
+_YAML = "code: training config"
+_SBATCH = "code: the task's script"
+_EVAL = "code: evaluation"
 _STEPS = "SPG's equal-setting run of d1 (arXiv 2510.09541); d1's last step is not stated"
 
 _SUDOKU_TEMPERATURE = "code as shipped: the script's --temperature 0.3 is never passed"
@@ -186,10 +179,12 @@ def _paper_scale(task: str) -> Values:
             "beta": src(0.04, _YAML),
             "p_mask_prompt": src(0.15, _YAML),
             "scale_rewards": src(False, "paper and code: group mean only, no division by std"),
-            "loss_normaliser": src("batch_tokens", "code: token mean; the paper writes 1/|o_i|"),
+            "loss_normaliser": src("group_tokens", "code: token mean of a micro-batch, one group"),
             "mask_order": src("as_coded", "code: index taken after the micro-step counter moves"),
-            "coded_accumulation": src(True, "code: micro-batch means, averaged"),
+            "coded_micro_batch": src(6, _SBATCH),
+            "coded_accumulation": src(2, _SBATCH),
             "share_mask_in_group": src(False, "code: a prompt mask per row"),
+            "eos_policy": src("first_eos", "code: up to and including the first EOS"),
         },
         "model": {
             "name": src("llada-8b", "paper: LLaDA-8B-Instruct"),
@@ -254,15 +249,15 @@ _TINY_OPTIONS: Values = {
     "epsilon": src(0.5, "paper's value"),
     "beta": src(0.0, "ours: no reference model at this size"),
     "p_mask_prompt": src(0.15, "paper's value"),
-    "scale_rewards": src(True, "ours: dividing by the group's std is steadier at this size"),
+    "scale_rewards": src(True, "ours: the tiny recipe divides by the std"),
     "std_eps": src(1e-4, "ours: tiny recipe"),
-    "loss_normaliser": src("batch_tokens", "as at paper scale"),
+    "loss_normaliser": src("batch_tokens", "ours: every completion has 16 tokens"),
     "mask_order": src("sequential", "ours: every update sees a fresh mask"),
-    "coded_accumulation": src(False, "ours: one micro-batch, nothing to accumulate"),
-    "share_mask_in_group": src(True, "ours: one mask per group lowers the variance"),
+    "eos_policy": src("all", "ours: the grid fills the completion"),
+    "share_mask_in_group": src(True, "ours: a group is scored under one mask"),
 }
 _TINY_TRAINING: Values = {
-    "learning_rate": src(3e-4, "ours: higher or constant rates collapse"),
+    "learning_rate": src(3e-4, "ours: higher constant rates collapsed"),
 }
 
 
@@ -282,36 +277,15 @@ DEVIATIONS: tuple[Deviation, ...] = (
         id="no-sft-stage",
         scale="all",
         what="diffu-GRPO starts from the released Instruct checkpoint; the SFT stage is not run",
-        why="compare with the row '+ diffu-GRPO'; for the row 'd1-LLaDA' name the authors' SFT "
-        "checkpoint with --model",
+        why="compare with the row '+ diffu-GRPO'; for the row 'd1-LLaDA' give --model a folder "
+        "with the authors' SFT checkpoint",
         switch="model.name",
-    ),
-    Deviation(
-        id="final-checkpoint",
-        scale="all",
-        what="the last checkpoint is evaluated; the paper picks the best one on the test set, "
-        "for each length",
-        why="choosing on the test set inflates a score; published values are likely to be higher",
-    ),
-    Deviation(
-        id="keyed-masks",
-        scale="all",
-        what="mask seeds come from a generator of their own; the code reseeds the global one, "
-        "so that its next rollouts depend on the last mask",
-        why="a run must not depend on batch split, process count or interruptions",
-    ),
-    Deviation(
-        id="dropout-off-in-rollouts",
-        scale="paper",
-        what="LoRA dropout is off while sampling and scoring old log-probabilities; the code "
-        "leaves it on",
-        why="old and new policy would differ by noise alone",
     ),
     Deviation(
         id="loss-normaliser",
         scale="paper",
-        what="the paper averages over each completion and then over the group; the code over "
-        "all tokens of the micro-batch",
+        what="the paper averages over each completion and then over the group ('sequence'); the "
+        "code over all tokens of the micro-batch, which is one group ('group_tokens')",
         why="the code gave the published numbers",
         switch="algorithm_options.loss_normaliser",
     ),
@@ -330,15 +304,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "line continuation and never passes it",
         why="the shipped script is what can be verified",
         switch="rollout.temperature",
-    ),
-    Deviation(
-        id="lora-names",
-        scale="paper",
-        what="o_proj, down_proj and gate_proj are listed as LoRA targets but LLaDA calls these "
-        "layers attn_out, ff_out and ff_proj, so adapters sit on q, k, v and up_proj only "
-        "(inferred from the released tensor names)",
-        why="the list is kept as the code has it",
-        switch="model.lora.target_modules",
     ),
     Deviation(
         id="reference-sync",
@@ -373,8 +338,9 @@ DEVIATIONS: tuple[Deviation, ...] = (
         scale="tiny",
         what="advantages divided by the group's standard deviation, no KL term, one prompt mask "
         "per group, masks in order",
-        why="steadier at this size; each has its switch in algorithm_options",
+        why="the recipe that was measured at this size",
         switch="algorithm_options",
     ),
+    *HOUSE_DEVIATIONS,
     *tiny.DEVIATIONS,
 )

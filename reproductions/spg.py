@@ -15,6 +15,7 @@ from __future__ import annotations
 from dare.config import src
 from dare.reproductions import tiny
 from dare.reproductions.building import (
+    HOUSE_DEVIATIONS,
     Benchmark,
     ResultsTable,
     TableRow,
@@ -24,23 +25,14 @@ from dare.reproductions.building import (
 from dare.results.claims import Claim, Code, Deviation, Paper, Values
 from dare.results.plan import Rate
 
+_AUTHORS = (
+    "Chenyu Wang, Paria Rashidinejad, DiJia Su, Song Jiang, Sid Wang, Siyan Zhao, Cai Zhou, "
+    "Shannon Zejiang Shen, Feiyu Chen, Tommi Jaakkola, Yuandong Tian, Bo Liu"
+)
 PAPER = Paper(
     id="spg",
     title="SPG: Sandwiched Policy Gradient for Masked Diffusion Language Models",
-    authors=(
-        "Chenyu Wang",
-        "Paria Rashidinejad",
-        "DiJia Su",
-        "Song Jiang",
-        "Sid Wang",
-        "Siyan Zhao",
-        "Cai Zhou",
-        "Shannon Zejiang Shen",
-        "Feiyu Chen",
-        "Tommi Jaakkola",
-        "Yuandong Tian",
-        "Bo Liu",
-    ),
+    authors=tuple(_AUTHORS.split(", ")),
     arxiv="2510.09541",
     date="2025-10-10",
     venue="ICLR 2026",
@@ -57,21 +49,11 @@ TASKS = {
     "paper": ("gsm8k", "math500", "countdown", "sudoku"),
 }
 DEFAULT_SEEDS = {"tiny": tiny.SEEDS, "ci": (0,), "paper": (42,)}
+_MEASURED = "measured: 70 to 79 CPU s for 120 updates on one core of a 2-core x86-64 machine"
 RATES = {
-    "tiny": Rate(
-        seconds_per_update=0.62,
-        seconds_fixed=22.0,
-        basis="measured: 70 to 79 CPU s for 120 updates on one core of a 2-core x86-64 machine",
-    ),
-    "ci": Rate(
-        seconds_per_update=0.31,
-        seconds_fixed=18.0,
-        basis="measured at tiny scale on a 2-core x86-64 machine; half the completions",
-    ),
-    "paper": Rate(
-        seconds_per_update=0.51 * 60,
-        basis="published in arXiv 2510.09541: 0.51 min per update on GSM8K, 8 A100",
-    ),
+    "tiny": Rate(0.62, _MEASURED, seconds_fixed=22.0),
+    "ci": Rate(0.31, f"{_MEASURED}; half the completions here", seconds_fixed=18.0),
+    "paper": Rate(0.51 * 60, "published in arXiv 2510.09541: 0.51 min per update, GSM8K, 8 A100"),
 }
 
 # ---- claims --------------------------------------------------------------------------------
@@ -88,15 +70,28 @@ _BENCHMARKS = {
     "humaneval": Benchmark(),
     "mbpp": Benchmark(),
 }
-_MAIN = ResultsTable("spg", "arXiv 2510.09541, accuracy by task and generation length", _BENCHMARKS)
-_CODING = ResultsTable("spg", "arXiv 2510.09541, coding results by generation length", _BENCHMARKS)
-_ABLATION = ResultsTable("spg", "arXiv 2510.09541, ablation tables", _BENCHMARKS)
+
+
+def _table(source: str) -> ResultsTable:
+    return ResultsTable(
+        paper="spg",
+        source=f"arXiv 2510.09541, {source}",
+        benchmarks=_BENCHMARKS,
+        decode={"block_length": 32, "temperature": 0.0, "cfg_scale": 0.0},
+        steps_per_token=0.5,
+    )
+
+
+_MAIN = _table("accuracy by task and generation length")
+_CODING = _table("coding results by generation length")
+_ABLATION = _table("ablation tables")
 _COST = ResultsTable(
     "spg",
     "arXiv 2510.09541, time per gradient update on 8 A100",
     {"gsm8k": Benchmark(), "math500": Benchmark()},
     metric="time per gradient update",
     unit="minutes",
+    direction="lower",
 )
 
 _ROWS = {
@@ -164,8 +159,9 @@ def _ablation(slug: str) -> tuple[Claim, ...]:
 
 
 def _minutes(slug: str, cells: dict[str, float]) -> tuple[Claim, ...]:
-    row = TableRow(slug, slug or "SPG", "llada-8b", None)
-    return _COST.single(row, "minutes-per-update", cells)
+    return _COST.single(
+        TableRow(slug, slug or "SPG", "llada-8b", None), "minutes-per-update", cells
+    )
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -188,8 +184,8 @@ CLAIMS: tuple[Claim, ...] = (
 
 # ---- paper scale ---------------------------------------------------------------------------
 
-_YAML = "code: the training yaml"
-_SBATCH = "code: the task's sbatch script"
+_YAML = "code: training config"
+_SBATCH = "code: the task's script"
 _D1 = "as d1, on whose code SPG is built"
 _STEPS = "paper: updates per task"
 _TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "gate_proj")
@@ -218,8 +214,11 @@ def _paper_scale(task: str) -> Values:
             "p_mask_prompt": src(0.15, _YAML),
             "share_mask_in_group": src(False, "code: masks per row"),
             "scale_rewards": src(False, "paper and code: group mean only"),
+            "loss_normaliser": src("group_tokens", "code: weights n_j / sum n_j of a micro-batch"),
             "mask_order": src("as_coded", "code: d1's mask index"),
-            "coded_accumulation": src(True, "code: micro-batch means, averaged"),
+            "coded_micro_batch": src(3 if task == "sudoku" else 6, _SBATCH),
+            "coded_accumulation": src(4 if task == "sudoku" else 2, _SBATCH),
+            "eos_policy": src("first_eos", "code: up to and including the first EOS"),
         },
         "model": {
             "name": src("llada-8b", "paper: LLaDA-8B-Instruct, no SFT"),
@@ -287,14 +286,15 @@ _TINY_OPTIONS: Values = {
     "masking": src("random", "ours: the grid is one block, and two samples need two blocks"),
     "block_length": src(tiny.LENGTH, "ours: the rollout's block"),
     "p_mask_prompt": src(0.15, "paper's value"),
-    "share_mask_in_group": src(True, "ours: one mask per group lowers the variance"),
-    "scale_rewards": src(True, "ours: dividing by the group's std is steadier at this size"),
+    "share_mask_in_group": src(True, "ours: a group is scored under one mask"),
+    "scale_rewards": src(True, "ours: the tiny recipe divides by the std"),
     "std_eps": src(1e-4, "ours: tiny recipe"),
+    "loss_normaliser": src("batch_tokens", "ours: every completion has 16 tokens"),
     "mask_order": src("sequential", "ours: every update sees fresh masks"),
-    "coded_accumulation": src(False, "ours: one micro-batch, nothing to accumulate"),
+    "eos_policy": src("all", "ours: the grid fills the completion"),
 }
 _TINY_TRAINING: Values = {
-    "learning_rate": src(3e-4, "ours: higher or constant rates collapse"),
+    "learning_rate": src(3e-4, "ours: higher constant rates collapsed"),
 }
 
 
@@ -310,18 +310,6 @@ def configs(scale: str, task: str | None = None, model: str | None = None) -> Va
 # ---- deviations ----------------------------------------------------------------------------
 
 DEVIATIONS: tuple[Deviation, ...] = (
-    Deviation(
-        id="final-checkpoint",
-        scale="all",
-        what="the last checkpoint is evaluated; the paper picks the one with the best test mean",
-        why="choosing on the test set inflates a score; published values are likely to be higher",
-    ),
-    Deviation(
-        id="keyed-masks",
-        scale="all",
-        what="masks come from a generator of their own; the code reseeds the global one",
-        why="a run must not depend on batch split, process count or interruptions",
-    ),
     Deviation(
         id="means-not-sums",
         scale="paper",
@@ -351,18 +339,11 @@ DEVIATIONS: tuple[Deviation, ...] = (
         why="the scripts pass 0, and the code refuses any other value",
     ),
     Deviation(
-        id="dropout-off-in-rollouts",
+        id="sudoku-normaliser",
         scale="paper",
-        what="LoRA dropout is off while sampling; the d1-derived code leaves it on",
-        why="rollouts should come from the policy that is evaluated",
-    ),
-    Deviation(
-        id="lora-names",
-        scale="paper",
-        what="o_proj, down_proj and gate_proj are not layer names of LLaDA, so adapters sit on "
-        "q, k, v and up_proj only (inferred from the released tensor names)",
-        why="the list is kept as the code has it",
-        switch="model.lora.target_modules",
+        what="on Sudoku the token weights are normalised over a group of 6; the code's "
+        "micro-batch holds half a group",
+        why="the loss must not depend on how a batch is cut",
     ),
     Deviation(
         id="sudoku-split",
@@ -385,8 +366,9 @@ DEVIATIONS: tuple[Deviation, ...] = (
         scale="tiny",
         what="masks over the whole completion, shared in a group; advantages divided by the "
         "group's standard deviation",
-        why="the grid is one block; steadier at this size",
+        why="the grid is one block; the recipe that was measured at this size",
         switch="algorithm_options",
     ),
+    *HOUSE_DEVIATIONS,
     *tiny.DEVIATIONS,
 )

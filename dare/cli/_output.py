@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
 T = TypeVar("T")
+LEAST_COLUMN = 8  # what a table leaves for each other column before a fixed one is wrapped
 
 
 def console() -> Console:
@@ -81,16 +82,21 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def say(text: str = "") -> None:
+def say(text: str = "", indent: int = 0) -> None:
     """One line or paragraph of a result, wrapped to the console."""
-    out = console()
-    _print_rendered(out, printable(text))
+    from rich.padding import Padding
+    from rich.text import Text
+
+    body = Padding(Text(printable(text)), (0, 0, 0, indent), expand=False) if text else ""
+    _print_rendered(console(), body)
 
 
 def heading(text: str) -> None:
     """A heading above a block of results; bold on a terminal."""
+    from rich.text import Text
+
     out = console()
-    out.print(printable(text), style="bold" if out.is_terminal else None)
+    _print_rendered(out, Text(printable(text), style="bold" if out.is_terminal else ""))
 
 
 def note(text: str) -> None:
@@ -115,6 +121,7 @@ def table(
     title: str = "",
     right: Sequence[str] = (),
     fixed: Sequence[str] = (),
+    header: bool = True,
 ) -> None:
     """A table on stdout.
 
@@ -127,17 +134,25 @@ def table(
 
     out = console()
     grid = Table(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title, title_justify="left"
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        show_header=header,
+        title=title,
+        title_justify="left",
     )
-    for name in columns:
+    cells = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    room = out.width - LEAST_COLUMN * (len(columns) - 1)
+    for index, name in enumerate(columns):
+        widest = max((len(row[index]) for row in cells), default=0)
         grid.add_column(
             Text(name),
             justify="right" if name in right else "left",
-            no_wrap=name in fixed,
+            no_wrap=name in fixed and widest <= room,  # never squeezes the others out
             overflow="fold",
         )
-    for row in rows:
-        grid.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
+    for row in cells:
+        grid.add_row(*map(Text, row))
     _print_rendered(out, grid)
 
 

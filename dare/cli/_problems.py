@@ -66,7 +66,7 @@ def render(problem: DareError) -> str:
         if not text:
             continue
         first, rest = f"  {label}", " " * 8
-        for paragraph in text.splitlines():
+        for paragraph in filter(None, map(str.strip, text.splitlines())):
             if wrap:
                 lines += textwrap.wrap(
                     paragraph,

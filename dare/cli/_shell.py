@@ -111,7 +111,7 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
-    def main(  # type: ignore[override]  # always exits in standalone mode, as click's does
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,

@@ -1,11 +1,13 @@
 """``dare leaderboard``: build, check, compare and extend the boards.
 
-dare leaderboard check                                        # exit status 1: do not trust it
-dare leaderboard build tiny-sudoku
-dare leaderboard diff --against HEAD~1
-dare leaderboard add tiny-sudoku --run RUN --run RUN --run RUN --algorithm d1
-dare leaderboard add llada-8b-instruct --reported d1
-dare leaderboard add llada-8b-instruct --rescored RUN --rescored RUN
+    dare leaderboard check
+    dare leaderboard build tiny-sudoku
+    dare leaderboard diff --against HEAD~1
+    dare leaderboard add tiny-sudoku --run RUN RUN RUN --algorithm d1
+    dare leaderboard add llada-8b-instruct --reported d1
+    dare leaderboard add llada-8b-instruct --rescored RUN RUN
+
+``check`` ends with status 1 when a board cannot be trusted.
 """
 
 from __future__ import annotations
@@ -172,10 +174,11 @@ def diff(board: str | None, against: str, root: Path | None, as_json: bool) -> N
 
 @command.command()
 @click.argument("board")
+@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="")
 @click.option("--run", "runs", multiple=True, type=click.Path(path_type=Path), metavar="RUN",
-              help="A run folder; repeat it for every seed.")  # fmt: skip
+              help="Run folders, one per seed.")  # fmt: skip
 @click.option("--rescored", multiple=True, type=click.Path(path_type=Path), metavar="RUN",
-              help="A folder written by dare rescore --out; repeat it for every cell.")  # fmt: skip
+              help="Folders written by dare rescore --out, one per cell.")  # fmt: skip
 @click.option("--reported", metavar="PAPER", help="The numbers that a paper reports.")
 @click.option("--algorithm", metavar="NAME", help="What the row is called.")
 @click.option("--state", type=click.Choice(STATES), default="submitted", show_default=True)
@@ -185,7 +188,7 @@ def diff(board: str | None, against: str, root: Path | None, as_json: bool) -> N
 def add(board: str, root: Path | None, as_json: bool, **given: Any) -> None:
     """Add a row to BOARD: from run folders, from rescored completions, or from a paper.
 
-    Folders may also follow one --run or --rescored separated by commas.
+    Several folders may follow one --run or --rescored, as in --run runs/*-d1-*.
     """
     from dare.cli._output import next_command, print_json
     from dare.leaderboard.add import insert
@@ -216,6 +219,9 @@ def _entries(protocol: Protocol, given: dict[str, Any]) -> list[Entry]:
             "dare leaderboard add --help",
         )
     if sources == ["reported"]:
+        if given["more"]:
+            extra = ", ".join(map(str, given["more"]))
+            raise UsageProblem(f"{extra} does not go with --reported", "a paper has no folders")
         return from_paper(protocol, given["reported"], _today())
     if sources == ["runs"] and not given["algorithm"]:
         raise UsageProblem(
@@ -223,7 +229,7 @@ def _entries(protocol: Protocol, given: dict[str, Any]) -> list[Entry]:
         )
     row = from_runs(
         protocol,
-        given[sources[0]],
+        (*given[sources[0]], *given["more"]),
         given["algorithm"],
         "rescored" if sources == ["rescored"] else given["state"],
         _today(),

@@ -136,7 +136,9 @@ def draw_masks(
     return masks
 
 
-def _completion_draws(generator: torch.Generator, canvas: int, rule: MaskingRule) -> CompletionDraws:
+def _completion_draws(
+    generator: torch.Generator, canvas: int, rule: MaskingRule
+) -> CompletionDraws:
     """A fixed amount of randomness, whatever n is, so that a shared key means shared draws."""
     shape = (rule.mc_samples, canvas)
     return CompletionDraws(

@@ -52,6 +52,14 @@ class CellTable:
 
 
 @dataclass(frozen=True)
+class Note:
+    """A remark on some of a row's numbers."""
+
+    text: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ReportedRow:
     """One row of a paper's table; ``values`` maps cell ids to its numbers."""
 
@@ -61,7 +69,7 @@ class ReportedRow:
     values: dict[str, float]
     sources: tuple[str, ...]
     selections: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     source: Source
 
 
@@ -181,7 +189,7 @@ def _reported(entry: Entry, protocol: Protocol) -> ReportedRow:
     )
 
 
-def _notes(entry: Entry, protocol: Protocol) -> tuple[str, ...]:
+def _notes(entry: Entry, protocol: Protocol) -> tuple[Note, ...]:
     """Remarks on single numbers: the paper's own, and where its protocol is not the board's."""
     cells = {cell.id: cell for cell in protocol.cells}
     notes: dict[str, list[str]] = {}
@@ -190,9 +198,9 @@ def _notes(entry: Entry, protocol: Protocol) -> tuple[str, ...]:
         if number.note:
             notes.setdefault(number.note, []).append(number.cell)
         if number.protocol != asked:
-            what = f"protocol {number.protocol or 'not stated'}; the board's is {asked}"
+            what = f"the paper's protocol is {number.protocol or 'not stated'}, the board's {asked}"
             notes.setdefault(what, []).append(number.cell)
-    return tuple(f"{', '.join(where)}: {note}" for note, where in notes.items())
+    return tuple(Note(text, tuple(where)) for text, where in notes.items())
 
 
 def _distinct(texts: Iterable[str]) -> tuple[str, ...]:

@@ -168,11 +168,11 @@ def duplicates(entries: Iterable[Entry]) -> Iterator[str]:
 
     Copies of a run under another seed would narrow an interval without any new evidence.
     """
-    seen: dict[tuple[str, ...], str] = {}
+    seen: dict[tuple[str, str, str], str] = {}
     for entry in sorted(entries, key=lambda entry: entry.id):
         for run in entry.evidence:
             record = run.record
-            keys = [("configuration and seed", run.cell, record.config_hash, str(run.seed))]
+            keys = [("configuration and seed", run.cell, f"{record.config_hash} {run.seed}")]
             if record.outcomes.get("lines"):
                 keys.append(("outcomes", run.cell, str(record.outcomes.get("sha256"))))
             for key in keys:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dare.leaderboard.build import Table
-from dare.leaderboard.render import escape, number
+from dare.leaderboard.render import escape, matrix, number
 
 What = Literal["added", "removed", "withdrawn", "value", "rank", "state", "protocol"]
 
@@ -41,20 +41,24 @@ def diff(old: Table | None, new: Table) -> list[Change]:
 @dataclass(frozen=True)
 class _Shown:
     name: str
-    value: float
+    value: str
     rank: int | None
     state: str
 
 
 def _rows(table: Table) -> dict[tuple[str, str], _Shown]:
     rows = {
-        (row.entry, part.cell.id): _Shown(row.algorithm, row.estimate.value, row.rank, row.state)
+        (row.entry, part.cell.id): _Shown(
+            row.algorithm, f"{number(row.estimate.value, 2)} %", row.rank, row.state
+        )
         for part in table.cells
         for row in part.rows
     }
     for told in table.reported:
-        for cell, value in told.values.items():
-            rows[told.entry, cell] = _Shown(told.algorithm, value, None, "reported")
+        tasks = dict.fromkeys(cell.task for cell in table.protocol.cells)
+        numbers = zip(tasks, matrix(table.protocol, told.values), strict=True)
+        text = "; ".join(f"{task} {values}" for task, values in numbers)
+        rows[told.entry, "all"] = _Shown(told.algorithm, text, None, "reported")
     return rows
 
 
@@ -69,7 +73,7 @@ def _changes(
         yield Change(what, old.name, cell, _shown(old), reason or "")
     elif old is not None and new is not None:
         if old.value != new.value:
-            yield Change("value", new.name, cell, number(old.value, 2), number(new.value, 2))
+            yield Change("value", new.name, cell, old.value, new.value)
         if old.rank != new.rank:
             yield Change("rank", new.name, cell, str(old.rank), str(new.rank))
         if old.state != new.state:
@@ -78,7 +82,7 @@ def _changes(
 
 def _shown(row: _Shown) -> str:
     rank = f", rank {row.rank}" if row.rank is not None else ""
-    return f"{number(row.value)} %{rank} ({row.state})"
+    return f"{row.value}{rank} ({row.state})"
 
 
 def as_markdown(name: str, changes: list[Change]) -> str:

@@ -41,7 +41,8 @@ def render(table: Table) -> str:
         gates=_gates(table.protocol),
         columns=COLUMNS,
         overview=_overview(table),
-        cells=[_cell(part) for part in table.cells],
+        cells=[_cell(part) for part in table.cells if part.rows],
+        empty=[part.cell.id for part in table.cells if not part.rows],
         reported=_reported(table),
         withdrawn=[_withdrawn_cells(table, row) for row in table.withdrawn],
     )
@@ -162,7 +163,7 @@ def _overview(table: Table) -> dict[str, Any]:
     """One line per measured entry, for boards of several cells."""
     tasks = list(dict.fromkeys(cell.task for cell in table.protocol.cells))
     lengths = " / ".join(dict.fromkeys(str(cell.gen_length) for cell in table.protocol.cells))
-    rows = {}
+    rows: dict[str, tuple[str, str, dict[str, float]]] = {}
     if len(table.cells) > 1:
         for part in table.cells:
             for row in part.rows:
@@ -191,12 +192,33 @@ def _reported(table: Table) -> dict[str, Any]:
     return {
         "head": ["row", "paper", *tasks, "selection", "source"],
         "rows": [_reported_cells(table.protocol, row) for row in table.reported],
-        "remarks": [
-            f"{escape(row.algorithm)} ({escape(row.source.paper)}): {escape(note)}"
-            for row in table.reported
-            for note in row.notes
-        ],
+        "remarks": _notes(table),
     }
+
+
+def _notes(table: Table) -> list[str]:
+    """Remarks on single numbers, each said once for all the rows and cells it is about."""
+    said: dict[tuple[str, str, str], list[str]] = {}
+    for row in table.reported:
+        for note in row.notes:
+            where = _cells_in_words(table.protocol, note.cells)
+            said.setdefault((row.source.paper, where, note.text), []).append(row.algorithm)
+    lines = []
+    for (paper, where, text), rows in said.items():
+        of_paper = [row for row in table.reported if row.source.paper == paper]
+        who = "all rows" if len(rows) == len(of_paper) > 1 else ", ".join(map(escape, rows))
+        lines.append(f"{escape(paper)}, {who}, {escape(where)}: {escape(text)}.")
+    return lines
+
+
+def _cells_in_words(protocol: Protocol, cells: Sequence[str]) -> str:
+    """``cells``, with a task's name standing for all of its cells."""
+    words = []
+    for task in dict.fromkeys(cell.task for cell in protocol.cells):
+        whole = [cell.id for cell in protocol.cells if cell.task == task]
+        here = [name for name in whole if name in cells]
+        words += [task] if here == whole else here
+    return ", ".join(words)
 
 
 def _reported_cells(protocol: Protocol, row: ReportedRow) -> list[str]:

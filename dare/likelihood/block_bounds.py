@@ -25,24 +25,23 @@ if TYPE_CHECKING:
 def elbo(log_probs: Tensor, masked: Tensor) -> Tensor:
     """ELBO, (B,), of log_probs (B, K, C) at the masked (B, K, C) counted tokens.
 
-    A sample in which a draw masks nothing gets the mean over the others with a zero for it.
+    A draw that masks nothing enters the mean as zero.
     """
-    weights = masked / masked.sum(-1, keepdim=True).clamp(min=1)
-    return (log_probs.where(masked, 0.0) * weights).sum(-1).mean(-1)
+    per_draw = log_probs.where(masked, 0.0).sum(-1) / masked.sum(-1).clamp(min=1)
+    return per_draw.mean(-1)
 
 
 def eubo(log_probs: Tensor, masked: Tensor, counted: Tensor, beta: float) -> Tensor:
     """EUBO, (B,): log_probs and masked (B, K, C), counted (B,) = n, ``beta`` >= 1."""
     log_p = token_upper_bounds(log_probs, masked, counted, beta)
-    covered = masked.any(1)
-    total = (log_p.where(covered, 0.0)).sum(-1)
-    return total / covered.sum(-1).clamp(min=1) / beta
+    covered = masked.any(1).sum(-1).clamp(min=1)
+    return log_p.sum(-1) / covered / beta
 
 
 def token_upper_bounds(log_probs: Tensor, masked: Tensor, counted: Tensor, beta: float) -> Tensor:
     """log p_i, (B, C); zero, with no gradient, for a token that no draw masks."""
-    share = masked.sum(-1, keepdim=True).clamp(min=1) / counted[:, None, None].clamp(min=1)
-    terms = log_probs * beta - share.to(log_probs.dtype).log()
+    share = masked.sum(-1, keepdim=True).to(log_probs.dtype) / counted[:, None, None].clamp(min=1)
+    terms = log_probs * beta - share.log()
     covered = masked.any(1, keepdim=True)
     # An uncovered column would be a log-sum-exp of nothing, whose gradient is NaN.
     terms = terms.masked_fill(~masked & covered, -math.inf).masked_fill(~covered, 0.0)
@@ -50,7 +49,9 @@ def token_upper_bounds(log_probs: Tensor, masked: Tensor, counted: Tensor, beta:
     return log_p.where(covered[:, 0], 0.0)
 
 
-def mixture(log_probs: Tensor, masked: Tensor, counted: Tensor, beta: float, omega: float) -> Tensor:
+def mixture(
+    log_probs: Tensor, masked: Tensor, counted: Tensor, beta: float, omega: float
+) -> Tensor:
     """omega EUBO + (1 - omega) ELBO, (B,)."""
     upper = eubo(log_probs, masked, counted, beta)
     return omega * upper + (1 - omega) * elbo(log_probs, masked)

@@ -41,7 +41,9 @@ def denoising_loss(log_probs: Tensor, masked: Tensor, level: Tensor, response: T
     return weighted.sum() / response.sum()
 
 
-def response_noise(keys: Sequence[Key], response: Tensor, eps: float = EPS) -> tuple[Tensor, Tensor]:
+def response_noise(
+    keys: Sequence[Key], response: Tensor, eps: float = EPS
+) -> tuple[Tensor, Tensor]:
     """Noise levels t' (B,) and masks (B, L); the draws do not see padding or the prompt."""
     levels = torch.zeros(len(keys))
     masks = torch.zeros(response.shape, dtype=torch.bool)
@@ -60,7 +62,7 @@ def masked_sft_loss(
     attention_mask: Tensor | None = None,
     eps: float = EPS,
 ) -> Tensor:
-    """One keyed draw of the loss for input_ids (B, L); response (B, L) bool marks what is trained."""
+    """One keyed draw of the loss.  input_ids (B, L); response (B, L) bool, what is trained."""
     level, masked = response_noise(keys, response, eps)
     inputs = input_ids.masked_fill(masked, model.config.mask_token_id)
     values = model(inputs, attention_mask, positions=masked, targets=input_ids[masked])

@@ -42,7 +42,9 @@ def conditional_table(
     """
     length = len(completion_ids)
     if length > MAX_LENGTH:
-        raise ValueError(f"{length} tokens need 2^{length} forwards; the limit is {MAX_LENGTH} tokens")
+        raise ValueError(
+            f"{length} tokens need 2^{length} forwards; the limit is {MAX_LENGTH} tokens"
+        )
     device = completion_ids.device
     revealed = _subsets(length).to(device)
     noisy = completion_ids.masked_fill(~revealed, model.config.mask_token_id)

@@ -42,7 +42,9 @@ class Canvas:
         prompt_ids, prompt_mask = prompt_ids[:, first:], prompt_mask[:, first:]
         attention = None
         if not bool(prompt_mask.all()):
-            attention = torch.cat((prompt_mask, torch.ones_like(completion_ids, dtype=torch.bool)), 1)
+            attention = torch.cat(
+                (prompt_mask, torch.ones_like(completion_ids, dtype=torch.bool)), 1
+            )
         ids = torch.cat((prompt_ids, completion_ids), 1)
         return Canvas(ids, attention, completion_ids.shape[1])
 

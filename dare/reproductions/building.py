@@ -7,11 +7,12 @@ A reproduction writes the cells of a published table as the paper prints them an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from dare.config import src
 from dare.errors import unknown_name
-from dare.results.claims import Claim, Values
+from dare.results.claims import Claim, Deviation, Values
 
 LENGTHS = (128, 256, 512)
 
@@ -46,13 +47,20 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class ResultsTable:
-    """A published table: which paper, where it stands, and what its columns measure."""
+    """A published table: which paper, where it stands, and what its columns measure.
+
+    ``decode`` holds the sampler settings behind every cell; ``steps_per_token`` adds the
+    number of steps where a cell has a generation length.
+    """
 
     paper: str
     source: str
     benchmarks: Mapping[str, Benchmark]
     metric: str | None = None
     unit: str = "percent"
+    direction: Literal["higher", "lower"] = "higher"
+    decode: Mapping[str, Any] = field(default_factory=dict)
+    steps_per_token: float | None = None
 
     def by_length(
         self,
@@ -88,6 +96,9 @@ class ResultsTable:
         self, row: TableRow, task: str, suffix: str, value: float, length: int | None, note: str
     ) -> Claim:
         facts = self.benchmarks[task]
+        decode = dict(self.decode)
+        if length is not None and self.steps_per_token is not None:
+            decode["steps"] = round(length * self.steps_per_token)
         return Claim(
             id=self._id(row.slug, task, suffix),
             row=row.label,
@@ -96,12 +107,14 @@ class ResultsTable:
             metric=self.metric or facts.metric,
             value=value,
             unit=self.unit,
+            direction=self.direction,
             gen_length=length,
             n_items=facts.n_items,
             protocol=facts.protocol,
             selection=row.selection,
             baseline=None if row.against is None else self._id(row.against, task, suffix),
             source=self.source,
+            decode=decode,
             note=note,
         )
 
@@ -128,3 +141,49 @@ def with_model(values: Values, model: str | None) -> Values:
     if model is None:
         return values
     return {**values, "model": {**values["model"], "name": src(model, "--model")}}
+
+
+# Where this project's core departs from every code base derived from d1's.
+HOUSE_DEVIATIONS = (
+    Deviation(
+        id="final-checkpoint",
+        scale="all",
+        what="the last checkpoint is evaluated; the paper picks the best ones on the test set",
+        why="choosing on the test set inflates a score; published values are likely to be higher",
+    ),
+    Deviation(
+        id="keyed-masks",
+        scale="all",
+        what="every mask has a generator of its own; the code reseeds the global one, so that its "
+        "next rollouts depend on the last mask",
+        why="a run must not depend on batch split, process count or interruptions",
+    ),
+    Deviation(
+        id="padding-hidden",
+        scale="paper",
+        what="padding is neither attended to nor masked; the code pads prompts on the left with "
+        "visible EOS tokens",
+        why="a completion must not depend on who shares its batch",
+    ),
+    Deviation(
+        id="dropout-off-in-rollouts",
+        scale="paper",
+        what="LoRA dropout is off while sampling and scoring; the code leaves it on",
+        why="rollouts should come from the policy that is evaluated",
+    ),
+    Deviation(
+        id="lora-names",
+        scale="paper",
+        what="o_proj, down_proj and gate_proj are listed as LoRA targets but LLaDA calls these "
+        "layers attn_out, ff_out and ff_proj, so adapters sit on q, k, v and up_proj only "
+        "(inferred from the released tensor names)",
+        why="the list is kept as the code has it",
+        switch="model.lora.target_modules",
+    ),
+    Deviation(
+        id="own-wording",
+        scale="paper",
+        what="prompts use our own equivalent wording, not the text of the authors' repository",
+        why="wording that others wrote is not copied; a verdict says which was used",
+    ),
+)

@@ -109,9 +109,9 @@ class _Checks:
             ours = "none: an evaluation of the checkpoint as it is"
             self._differs("training", claim.row, ours, self._reproduce())
             return
-        ours = {algorithm, (record.paper or {}).get("id")} - {None}
-        if claim.method not in ours:
-            said = " of ".join(sorted(map(str, ours)))
+        names = {str(algorithm), str((record.paper or {}).get("id"))} - {"None"}
+        if claim.method not in names:
+            said = ", ".join(sorted(names)) or NOT_RECORDED
             self._differs("method", claim.method, said, self._reproduce())
         if not claim.budget:
             self.unspecified.append("training budget")
@@ -151,7 +151,8 @@ class _Checks:
         stated = {"gen_length": claim.gen_length, **claim.decode}
         for name, value in stated.items():
             if value is not None:
-                self._equal(f"decode.{name}", value, decode.get(name), self._reproduce())
+                remedy = f"{self._reproduce()} --set evaluation.{name}={value}"
+                self._equal(f"decode.{name}", value, decode.get(name), remedy)
 
     def _selection(self) -> None:
         claim = self.claim
@@ -257,7 +258,6 @@ def same_recipe(records: Sequence[Record]) -> list[Gate]:
     for other in records[1:]:
         pairs = {
             "configuration of the runs": (_without_seed(first), _without_seed(other)),
-            "code of the runs": (_numerics(first), _numerics(other)),
             **{
                 f"{name} of the runs": (value, conditions(other).get(name))
                 for name, value in conditions(first).items()
@@ -269,10 +269,6 @@ def same_recipe(records: Sequence[Record]) -> list[Gate]:
             if a != b and name not in [gate.field for gate in gates]
         ]
     return gates
-
-
-def _numerics(record: Record) -> Any:
-    return record.code.get("numerics_sha256")
 
 
 def _without_seed(record: Record) -> str:

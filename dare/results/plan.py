@@ -8,8 +8,10 @@ Counting rules, stated with every plan:
 * one rollout batch serves ``num_iterations`` updates; a completion costs ``steps`` forwards
   of prompt + completion, without a cache (NFE)
 * an update costs one trained forward per completion and Monte Carlo sample; a method with a
-  ratio (option ``epsilon``) also scores every completion once per update under the old policy,
-  and one with a KL term (option ``beta`` > 0) once under the reference
+  ratio (option ``epsilon``) also scores the rollout batch under the old policy for every later
+  update, and one with a KL term (option ``beta`` > 0) under the reference for every update,
+  once per distinct mask; where the completion is fully masked and a group shares its mask, the
+  whole group is one forward
 * a forward costs 2 FLOPs per weight and token (attention scores and embedding look-ups left
   out: 2 % at 512 tokens of an 8B model), training three times that; with LoRA the weight
   gradients of the frozen layers are not computed, so three is an upper bound
@@ -149,18 +151,36 @@ def estimate(
 
 def _training_work(config: RunConfig) -> tuple[int, int, int]:
     """(completions generated, forwards trained through, forwards that only score)."""
-    training = config.training
+    training, options = config.training, config.algorithm_options
     if training is None:
         return 0, 0, 0
     batches = math.ceil(training.max_steps / training.num_iterations)
-    per_update = training.completions_per_update
-    options = config.algorithm_options
-    samples = int(options.get("mc_samples", 1))
-    passes = ("epsilon" in options) + (float(options.get("beta", 0.0)) > 0)
-    learner = training.max_steps * per_update * samples
-    # Old and reference scores are made for every update of a rollout batch when it is drawn.
-    scored = batches * training.num_iterations * per_update * samples
-    return batches * per_update, learner, scored * passes
+    one_step = "mc_samples" not in options
+    shared = one_step and bool(options.get("share_mask_in_group", False))
+    sequences = training.prompts_per_update if shared else training.completions_per_update
+    sequences *= 1 if one_step else int(options["mc_samples"])
+    later, every = _distinct_masks(config, 1), _distinct_masks(config, 0)
+    old = later if "epsilon" in options else 0
+    reference = every if float(options.get("beta", 0.0)) > 0 else 0
+    return (
+        batches * training.completions_per_update,
+        training.max_steps * sequences,
+        batches * sequences * (old + reference),
+    )
+
+
+def _distinct_masks(config: RunConfig, first: int) -> int:
+    """Different masks among the updates of a rollout batch, from update ``first`` on.
+
+    With ``mask_order`` "as_coded" micro-batch g of the GA of update j uses draw
+    (g + 1 + GA j) modulo the number of updates, so some repeat.
+    """
+    assert config.training is not None
+    count, options = config.training.num_iterations, config.algorithm_options
+    if options.get("mask_order") != "as_coded":
+        return count - first
+    accumulation = int(options.get("coded_accumulation", 1))
+    return len({accumulation * j % count for j in range(first, count)})
 
 
 def _prompt_tokens(config: RunConfig, given: int | None) -> tuple[int, str]:

@@ -92,7 +92,7 @@ def decide(
     d = direction * (fmean(values) - claimed)
     label, exceeds = _label(d, half, half, delta)
     more = None
-    if label != "REPRODUCED":
+    if label == "INCONCLUSIVE" or (label == "PARTIAL" and not exceeds):
         more = _more_seeds(d, delta, sd, m, claimed_runs)
     return _decision(
         label, exceeds, values, claimed, d, delta, half, (half, half), more,

@@ -297,6 +297,10 @@ class Sudoku4:
         right = is_legal(answer) and keeps_givens(item.question, answer)
         return Grade(right, int(right), 1, answer, "ok", True)
 
+    def cells(self, item: Item, completion: str) -> tuple[int, int]:
+        """Blank cells right and blank cells, as the module's function of the same name."""
+        return cells(item, completion)
+
     def rewards(self, protocol: str = "tiny") -> Sequence[RewardFunction]:
         self._check(protocol)
         return (blank_share,)

@@ -18,6 +18,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerFast
 
 from dare import algorithms, tasks
+from dare.algorithms.base import Algorithm
 from dare.config import RunConfig
 from dare.diffusion.keys import RunKey
 from dare.evaluation.engine import evaluate, sha
@@ -72,7 +73,7 @@ class Session:
 
     def trainer(self, on_event: Callable[[dict[str, Any]], None]) -> DiffusionTrainer:
         """The trainer core around this run's algorithm and task."""
-        algorithm = algorithms.create(self.config.algorithm, self.config.algorithm_options)
+        algorithm = algorithms.make(self.config.algorithm, self.config.algorithm_options)
         source = RolloutSource(
             config=self.config,
             task=self.task,
@@ -94,10 +95,12 @@ class Session:
             cpu=not self.device.startswith("cuda"),
         )
 
-    def _reference(self, algorithm: Any) -> nn.Module | None:
-        """The frozen starting point, loaded only when the objective has a KL term."""
-        if getattr(algorithm.config, "beta", 0.0) == 0:
+    def _reference(self, algorithm: Algorithm) -> Any | None:
+        """The frozen starting point, only when the objective needs it."""
+        if not algorithm.needs_reference:
             return None
+        if self.config.model.lora is not None:
+            return AdaptersOff(self.model)
         reference = load_model(self.config.model.name, self.config.model.dtype, self.device)
         return reference.requires_grad_(False)
 
@@ -208,6 +211,21 @@ class Session:
             "n": len(self.items),
             "item_ids_sha256": sha([item.id for item in self.items]),
         }
+
+
+@dataclass(frozen=True)
+class AdaptersOff:
+    """The policy with its LoRA adapters disabled: the reference model without a second copy."""
+
+    model: Any
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        with self.model.disable_adapter():
+            return self.model(*inputs, **named)
+
+    @property
+    def config(self) -> Any:
+        return self.model.config
 
 
 def _with_lora(model: nn.Module, config: RunConfig) -> nn.Module:

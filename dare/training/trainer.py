@@ -76,7 +76,7 @@ class DiffusionTrainer(Trainer):
         source: RolloutSource,
         output_dir: Path,
         on_event: Callable[[Event], None],
-        reference: nn.Module | None = None,
+        reference: Any | None = None,
         cpu: bool = True,
     ) -> None:
         assert config.training is not None

@@ -48,7 +48,8 @@ def linear_logp(
 def _check(hidden: Tensor, weight: Tensor, targets: Tensor) -> None:
     if hidden.dim() != 2 or weight.dim() != 2 or hidden.shape[1] != weight.shape[1]:
         raise ValueError(
-            f"hidden {tuple(hidden.shape)} and weight {tuple(weight.shape)} must be (N, d) and (V, d)"
+            f"hidden {tuple(hidden.shape)} and weight {tuple(weight.shape)} "
+            "must be (N, d) and (V, d)"
         )
     if targets.dim() not in (1, 2) or len(targets) != len(hidden):
         raise ValueError(

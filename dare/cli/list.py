@@ -1,0 +1,221 @@
+"""``dare list``: what there is to name in the other commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from dare.results.rundir import RunRef
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One listing: how to collect its rows, which columns the table shows, what to do next."""
+
+    rows: Callable[[Path], list[Row]]
+    columns: tuple[str, ...]
+    next: str
+    empty: str = "none"
+    right: tuple[str, ...] = ()
+
+
+def papers(_: Path) -> list[Row]:
+    """The reproductions; one that cannot be loaded is listed with its problem."""
+    from dare import reproductions
+    from dare.errors import DareError
+
+    rows: list[Row] = []
+    for name in reproductions.names():
+        try:
+            paper = reproductions.load(name)
+        except DareError as error:
+            rows.append({"paper": name, "title": f"{error.what}: {error.why}"})
+            continue
+        rows.append(
+            {
+                "paper": name,
+                "algorithm": paper.algorithm,
+                "aliases": [alias for alias in paper.aliases if alias != paper.algorithm],
+                "arxiv": paper.paper.arxiv,
+                "claims": len(paper.claims),
+                "tasks": {scale: list(tasks) for scale, tasks in paper.tasks.items()},
+                "title": paper.paper.title,
+            }
+        )
+    return rows
+
+
+def models(_: Path) -> list[Row]:
+    """The named checkpoints, and whether their weights are here."""
+    from dare.models import registry
+
+    return [
+        {
+            "model": entry.name,
+            "parameters": entry.parameters,
+            "size": _size(entry.bytes),
+            "bytes": entry.bytes,
+            "licence": entry.licence,
+            "here": "yes" if registry.is_available(entry.name) else "no",
+            "source": entry.repo_id or "embedded",
+            "revision": entry.revision,
+            "revision_evidence": entry.evidence,
+            "aliases": list(entry.aliases),
+        }
+        for entry in registry.CHECKPOINTS
+    ]
+
+
+def tasks(_: Path) -> list[Row]:
+    """The benchmarks, with their protocols and metrics."""
+    from dare import tasks as benchmarks
+
+    rows: list[Row] = []
+    for name in benchmarks.names():
+        task = benchmarks.get(name)
+        rows.append(
+            {"task": name, "metric": task.metric, "protocols": list(task.protocols)}
+            | {"what": _first_sentence(type(task).__doc__)}
+        )
+    return rows
+
+
+def algorithms(_: Path) -> list[Row]:
+    """The training algorithms and the papers that brought them."""
+    from dare import algorithms as methods
+    from dare import reproductions
+    from dare.errors import DareError
+
+    brought: dict[str, list[str]] = {}
+    for paper in reproductions.names():
+        try:
+            brought.setdefault(reproductions.load(paper).algorithm, []).append(paper)
+        except DareError:
+            continue
+    return [
+        {"algorithm": name, "papers": brought.get(name, []), "what": entry.summary}
+        | {"arxiv": entry.arxiv}
+        for name, entry in methods.ALGORITHMS.items()
+    ]
+
+
+def samplers(_: Path) -> list[Row]:
+    """The rules by which positions are committed; everything else is a sampler setting."""
+    from typing import get_args
+
+    from dare.sampling.config import SamplerConfig
+
+    what = {
+        "low_confidence": "commit the most confident positions of the block (LLaDA)",
+        "random": "commit random positions of the block",
+    }
+    rules = get_args(SamplerConfig.model_fields["remasking"].annotation)
+    others = [name for name in SamplerConfig.model_fields if name != "remasking"]
+    return [{"remasking": rule, "what": what.get(rule, ""), "settings": others} for rule in rules]
+
+
+def runs(root: Path) -> list[Row]:
+    """The runs below ``root``, damaged and unfinished ones included."""
+    from dare.results.rundir import find_runs
+
+    return [_run_row(ref) for ref in find_runs(root)]
+
+
+def _run_row(ref: RunRef) -> Row:
+    row: Row = {"run": ref.path.name, "path": str(ref.path), "state": ref.state}
+    row["problem"] = ref.problem
+    record = ref.record
+    if record is None:
+        return row | {"result": ref.problem}
+    seed = record.seeds.get("run")
+    metric = record.metrics[0] if record.metrics else None
+    unit = {"percent": " %"}.get(metric.unit, f" {metric.unit}") if metric else ""
+    text = f"{metric.name} {metric.value:.1f}{unit} (n={metric.n})" if metric else "no metric"
+    return row | {
+        "kind": record.kind,
+        "seed": seed,
+        "result": text,
+        "metrics": {each.name: each.value for each in record.metrics},
+    }
+
+
+KINDS = {
+    "papers": Kind(papers, ("paper", "algorithm", "arxiv", "claims", "title"), "dare show d1",
+                   right=("claims",)),
+    "models": Kind(models, ("model", "size", "here", "licence", "source"),
+                   "dare show llada-8b", right=("size",)),
+    "tasks": Kind(tasks, ("task", "metric", "protocols", "what"), "dare show sudoku4"),
+    "algorithms": Kind(algorithms, ("algorithm", "papers", "what"), "dare compare grpo spg"),
+    "samplers": Kind(samplers, ("remasking", "what"),
+                     "dare reproduce d1 --set rollout.remasking=random --dry-run"),
+    "runs": Kind(runs, ("run", "kind", "seed", "state", "result"), "dare reproduce d1",
+                 empty="no runs yet"),
+}  # fmt: skip
+
+
+@click.command(
+    help="""List what there is: papers, models, tasks, algorithms, samplers or runs.
+
+    Without a KIND everything but the runs is listed."""
+)
+@click.argument("kind", type=click.Choice(list(KINDS)), required=False)
+@click.option(
+    "--runs",
+    "root",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="runs",
+    show_default=True,
+    help="Folder in which runs are looked for.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(kind: str | None, root: Path, as_json: bool) -> None:
+    show_kinds([kind] if kind else [name for name in KINDS if name != "runs"], root, as_json)
+
+
+def show_kinds(kinds: list[str], root: Path, as_json: bool) -> None:
+    """Print the listings; one kind as a JSON array, several as an object of arrays."""
+    from dare.cli._output import heading, next_command, print_json, say, table
+
+    found = {name: KINDS[name].rows(root) for name in kinds}
+    if as_json:
+        print_json(found if len(kinds) > 1 else found[kinds[0]])
+        return
+    for name in kinds:
+        kind = KINDS[name]
+        if len(kinds) > 1:
+            heading(f"{name}")
+        if not found[name]:
+            say(kind.empty)
+            continue
+        cells = [[_cell(row.get(column)) for column in kind.columns] for row in found[name]]
+        table(kind.columns, cells, right=kind.right, fixed=kind.columns[:1])
+        if len(kinds) > 1:
+            say()
+    next_command(*_next(kinds, found))
+
+
+def _next(kinds: list[str], found: dict[str, list[Row]]) -> tuple[str, ...]:
+    if kinds == ["runs"] and found["runs"]:
+        newest = found["runs"][-1]["path"]
+        return (f"dare rescore {newest}", "dare verdict RUN --claim d1/diffu-grpo/gsm8k/256")
+    return tuple(KINDS[name].next for name in kinds)
+
+
+def _cell(value: Any) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def _size(amount: int) -> str:
+    return f"{amount / 1e9:.1f} GB" if amount >= 1e8 else f"{amount / 1e6:.1f} MB"
+
+
+def _first_sentence(text: str | None) -> str:
+    first = " ".join((text or "").split())
+    return first.partition(". ")[0].rstrip(".")

@@ -1,0 +1,91 @@
+r"""Reading a plain number out of an answer: exact, cheap, and without a parser of LaTeX.
+
+rational("$1,234.50")      Fraction(2469, 2)
+rational("\\frac{3}{4}")   Fraction(3, 4)
+rational("18 dollars")     None; rational("18 dollars", units=True) is 18
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+MAX_DIGITS = 400
+
+_NUMBER = re.compile(
+    r"\$?(?P<sign>[-+]?)\s*\$?\s*(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?P<part>\.[0-9]+)?\.?"
+)
+_FRACTION = re.compile(
+    r"(?P<sign>[-+]?)\s*(?:\\[dt]?frac\s*\{\s*(?P<a>[-+]?[0-9]+)\s*\}\s*\{\s*(?P<b>[0-9]+)\s*\}"
+    r"|(?P<c>[0-9]+)\s*/\s*(?P<d>[0-9]+))\.?"
+)
+_DRESSING = (
+    ("\\$", "$"), ("{,}", ","), ("\\,", ""), ("\\!", ""), ("\\;", ""), ("\\ ", " "), ("~", " "),
+    ("\\(", ""), ("\\)", ""), ("\\[", ""), ("\\]", ""), ("\u2212", "-"),
+)  # fmt: skip
+# A word after a number is its unit, unless it changes the value.
+_UNIT = re.compile(r"\s*(?:\\(?:text|mbox|mathrm)\s*\{[^{}]*\}|\\?%|\^?\{?\\circ\}?|°)\s*\.?$")
+_WORDS = re.compile(r"\s+(?P<words>[A-Za-z][A-Za-z ./²³-]*[A-Za-z²³.])$")
+_NOT_UNITS = frozenset(
+    re.findall(
+        r"\w+",
+        """pi e sqrt sin cos tan log ln exp mod times over plus minus divided
+        million millions billion billions trillion thousand thousands hundred hundreds
+        dozen dozens half third quarter""",
+    )
+)
+_ANY_NUMBER = re.compile(r"(?<![\w.,/])[-+]?\$?[0-9][0-9,]*(?:\.[0-9]+)?(?![\w/])")
+
+
+def undressed(text: str) -> str:
+    """``text`` without math delimiters, thin spaces and outer white space."""
+    for old, new in _DRESSING:
+        text = text.replace(old, new)
+    text = text.strip()
+    while len(text) > 1 and text[0] == text[-1] == "$":
+        text = text[1:-1].strip()
+    return text
+
+
+def rational(text: str, *, units: bool = False) -> Fraction | None:
+    """The number that ``text`` is, or None.
+
+    Understands signs, a dollar sign, thousands commas, decimals, a final full stop, ``a/b`` and
+    ``\\frac{a}{b}``.  ``units=True`` also drops a unit behind it: ``\\text{...}``, a percent or
+    degree sign, words ("18 dollars"), but not a word that changes the value ("2 million").
+    """
+    body = undressed(text)
+    if len(body) > MAX_DIGITS:
+        return None
+    value = _value(body)
+    if value is None and units:
+        value = _value(_without_unit(body))
+    return value
+
+
+def _value(body: str) -> Fraction | None:
+    match = _NUMBER.fullmatch(body)
+    if match and (match["whole"] or match["part"]):
+        digits = (match["whole"] or "0").replace(",", "") + (match["part"] or "")
+        return -Fraction(digits) if match["sign"] == "-" else Fraction(digits)
+    match = _FRACTION.fullmatch(body)
+    if match is None:
+        return None
+    top, bottom = int(match["a"] or match["c"]), int(match["b"] or match["d"])
+    if bottom == 0:
+        return None
+    return Fraction(-top if match["sign"] == "-" else top, bottom)
+
+
+def _without_unit(body: str) -> str:
+    body = _UNIT.sub("", body)
+    words = _WORDS.search(body)
+    if words and not _NOT_UNITS & set(re.split(r"[^a-z]+", words["words"].lower())):
+        body = body[: words.start()]
+    return body
+
+
+def only_number(text: str) -> Fraction | None:
+    """The number in a sentence that holds exactly one ("Janet makes $18 a day."), else None."""
+    found = _ANY_NUMBER.findall(undressed(text))
+    return rational(found[0].rstrip(",")) if len(found) == 1 else None
