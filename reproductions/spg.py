@@ -12,7 +12,7 @@ the published numbers.
 
 from __future__ import annotations
 
-from dare.config import src
+from dare.config import Sourced, src
 from dare.reproductions import tiny
 from dare.reproductions.building import (
     HOUSE_DEVIATIONS,
@@ -199,7 +199,6 @@ _PAPER_TASKS: dict[str, Values] = {
 
 
 def _paper_scale(task: str) -> Values:
-    shots = " (3-shot)" if task == "sudoku" else ""
     return {
         "paper": src("spg", "this reproduction"),
         "scale": src("paper", "this reproduction"),
@@ -233,7 +232,7 @@ def _paper_scale(task: str) -> Values:
         },
         "task": {
             "name": src(task, "paper: one run per task"),
-            "protocol": src("d1", f"{_D1}; see the deviations{shots}"),
+            "protocol": _protocol(task),
             "train_split": src("train", "code"),
             "eval_split": src("test", "code"),
         },
@@ -241,6 +240,14 @@ def _paper_scale(task: str) -> Values:
         "evaluation": _sampler(0.0, _D1),
         "training": _paper_training(task),
     }
+
+
+def _protocol(task: str) -> Sourced:
+    if task == "gsm8k":
+        return src("spg", "code: d1's prompts with a parser and a format reward of its own")
+    if task == "sudoku":
+        return src("d1", "ours: the paper's 3-shot prompt and split are not there, see deviations")
+    return src("d1", "code: as d1")
 
 
 def _sampler(temperature: float, temperature_source: str) -> Values:
@@ -351,15 +358,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
         what="protocol d1's Sudoku is zero-shot on d1's file; the paper prompts with 3 examples "
         "and splits by solution (200 of 288 grids for training)",
         why="the two are not comparable; a verdict on spg/sudoku will say so",
-        switch="task.protocol",
-    ),
-    Deviation(
-        id="gsm8k-details",
-        scale="paper",
-        what="the authors' GSM8K parser also reads text after a last, unclosed answer tag, and "
-        "their format reward charges the answer text, so its maximum is 3.488, not 3.5",
-        why="protocol d1 keeps d1's parser and reward",
-        switch="task.protocol",
     ),
     Deviation(
         id="tiny-objective",

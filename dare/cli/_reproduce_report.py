@@ -110,7 +110,7 @@ def _print(
     )
     rows = [_row("base", base), *(_row(f"seed {run.record.seeds['run']}", run) for run in runs)]
     table(
-        ["run", "accuracy %", "95 % interval", "cells %", "format %", "NFE", "CPU s", "record"],
+        ["run", "accuracy %", "95 % CI", "cells %", "format %", "NFE", "CPU s", "record"],
         rows,
         right=["accuracy %", "cells %", "format %", "NFE", "CPU s"],
         fixed=["record"],
@@ -156,7 +156,7 @@ def _has(run: Finished, name: str) -> bool:
 
 
 def _interval(metric: Metric) -> str:
-    return f"{metric.ci.lo:.1f} to {metric.ci.hi:.1f}" if metric.ci else "-"
+    return f"{metric.ci.lo:.1f}-{metric.ci.hi:.1f}" if metric.ci else "-"
 
 
 def curve(events: Sequence[dict[str, Any]], points: int = 10) -> str:

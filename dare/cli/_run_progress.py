@@ -37,23 +37,23 @@ def run_with_progress(
         note(f"{len(placed) - len(reused)} runs, {workers} at once, in {root}/")
         with progress() as bars:
             rows = {
-                id(unit): bars.add(unit.unit.label, total=1.0)
+                id(unit): bars.add(unit.unit.label, total=100)
                 for unit in placed
                 if not unit.finished
             }
 
             def report(current: Sequence[Placed]) -> None:
                 for unit in current:
-                    row = rows.get(id(unit))
-                    if row is not None:
-                        row.update(share_done(unit), unit.phase)
+                    row, now = rows.get(id(unit)), (percent_done(unit), unit.phase)
+                    if row is not None and now != (row.completed, row.note):
+                        row.update(*now)
 
             run_units(placed, workers, report)
     return [Finished.read(unit.folder) for unit in placed]
 
 
-def share_done(unit: Placed) -> float:
-    """How much of a run is done, 0 to 1: training counts for most of it."""
+def percent_done(unit: Placed) -> int:
+    """How much of a run is done, 0 to 100: training counts for most of it."""
     share = unit.done / max(1, unit.total)
     start, width = {
         "waiting": (0.0, 0.0),
@@ -63,4 +63,4 @@ def share_done(unit: Placed) -> float:
     }.get(unit.phase, (1.0, 0.0))
     if unit.unit.config.training is None and unit.phase == "evaluating":
         start, width = 0.02, 0.98
-    return start + width * share
+    return int(100 * (start + width * share))

@@ -71,12 +71,31 @@ def gsm8k_number(completion: str) -> str | None:
         if number:
             return number[0]
     answer = first_answer(completion)
-    if answer is None:
-        return None
-    if _is_float(answer.strip()):
-        return answer.strip()
-    last = deque(_NUMBER.finditer(answer), maxlen=1)
+    return None if answer is None else _number_in_tag(answer)
+
+
+def _number_in_tag(text: str) -> str | None:
+    if _is_float(text.strip()):
+        return text.strip()
+    last = deque(_NUMBER.finditer(text), maxlen=1)
     return last[0][0] if last else None
+
+
+def gsm8k_spg(completion: str, answer: str | None) -> Grade:
+    """SPG's variant (arXiv 2510.09541; code facebookresearch/SPG, commit a1c7120).
+
+    Where d1 reads no number: what follows the last ``<answer>``, closed or not, as a float,
+    else its last number.
+    """
+    grade = gsm8k(completion, answer)
+    _, opened, tagged = completion.rpartition(OPEN)
+    if grade.status not in ("no_answer", "truncated") or not opened or answer is None:
+        return grade
+    found = _number_in_tag(tagged.partition(CLOSE)[0])
+    if found is None:
+        return grade
+    right = float(found) == float(answer.replace(",", ""))
+    return Grade(right, int(right), 1, shown(found), "ok", grade.well_formed)
 
 
 def _one_line_boxes(text: str) -> Iterator[str]:

@@ -3,9 +3,10 @@
 * A row's value is the mean over its seeds; its 95 % interval is Student's t over the seeds.
   One evaluation of a fixed checkpoint has Wilson's interval over the items instead.
 * Row A is *shown to be better* than row B when the 95 % interval of A - B lies above 0.
-  Same seeds in both rows: t over the per-seed differences.  One evaluation each, with the
-  items' verdicts stored: the paired interval of Agresti and Min (2005).  Anything else: the
-  two rows' own intervals combined by squares (Newcombe 1998; Zou and Donner 2008).
+  Same seeds in both rows: t over the per-seed differences, widened to the normal interval over
+  seeds and items where the items' verdicts are stored (``dare compare`` asks for both, too).
+  One evaluation each: Agresti and Min's paired interval (2005).  Anything else: the two rows'
+  own intervals combined by squares (Newcombe 1998; Zou and Donner 2008).
 * A row's rank is 1 + the number of rows shown to be better, and never above that of a row
   with a higher value.  So rows that cannot be told apart share a rank.
 
@@ -28,7 +29,7 @@ Z = 1.959963984540054  # the normal quantile at .975
 class Estimate:
     """What a row knows about one number.
 
-    ``verdicts`` are right/wrong per item of a single evaluation, or empty; ``item_set`` names
+    ``verdicts`` are right/wrong per item, one sequence per seed, or empty; ``item_set`` names
     the items and their order.
     """
 
@@ -39,7 +40,7 @@ class Estimate:
     per_seed: Mapping[int, float]
     n_items: int
     item_set: str = ""
-    verdicts: Sequence[bool] = ()
+    verdicts: Sequence[Sequence[bool]] = ()
 
     @property
     def half_width(self) -> float:
@@ -66,14 +67,16 @@ def estimate(evidence: Sequence[Evidence], cell: Cell) -> Estimate:
     metric = first.record.metric(cell.metric)
     items = str(first.record.data.get("item_ids_sha256", ""))
     value = math.fsum(per_seed.values()) / len(per_seed)
+    # A pooled score such as the share of cells is not the items' right or wrong.
+    verdicts = [run.bits() for run in evidence] if metric.name == "accuracy" else []
+    if not all(verdicts):
+        verdicts = []
     if len(per_seed) > 1:
         from dare.results.stats import t_interval
 
         lo, hi = t_interval(list(per_seed.values()))
-        return Estimate(value, lo, hi, "t over seeds", per_seed, metric.n, items)
+        return Estimate(value, lo, hi, "t over seeds", per_seed, metric.n, items, verdicts)
     lo, hi, method = single_interval(metric)
-    # A pooled score such as the share of cells is not the items' right or wrong.
-    verdicts = first.bits() if metric.name == "accuracy" else []
     return Estimate(value, lo, hi, method, per_seed, metric.n, items, verdicts)
 
 
@@ -94,18 +97,45 @@ def single_interval(metric: Metric) -> tuple[float, float, str]:
 
 def difference(a: Estimate, b: Estimate) -> Difference:
     """The interval of ``a`` minus ``b`` under the rule above."""
+    paired = _item_gaps(a, b)
     if len(a.per_seed) > 1 and a.per_seed.keys() == b.per_seed.keys():
-        from dare.results.stats import t_interval
-
-        lo, hi = t_interval([a.per_seed[seed] - b.per_seed[seed] for seed in sorted(a.per_seed)])
-        return Difference(lo, hi, "t over paired seeds")
-    same_items = a.item_set == b.item_set != "" and len(a.verdicts) == len(b.verdicts) > 0
-    if same_items:
-        return _paired_items(a.verdicts, b.verdicts)
+        return _paired_seeds(a, b, paired)
+    if paired and len(a.verdicts) == len(b.verdicts) == 1:
+        return _paired_items(a.verdicts[0], b.verdicts[0])
     gap = a.value - b.value
     lo = gap - math.hypot(a.value - a.lo, b.hi - b.value)
     hi = gap + math.hypot(a.hi - a.value, b.value - b.lo)
     return Difference(lo, hi, "combined intervals")
+
+
+def _item_gaps(a: Estimate, b: Estimate) -> list[float]:
+    """Per item the mean over ``a``'s runs minus that over ``b``'s; empty if not comparable."""
+    if not a.item_set or a.item_set != b.item_set:
+        return []
+    lengths = {len(verdicts) for row in (a, b) for verdicts in row.verdicts}
+    if not a.verdicts or not b.verdicts or len(lengths) != 1:
+        return []
+    of_a = [sum(item) / len(a.verdicts) for item in zip(*a.verdicts, strict=True)]
+    of_b = [sum(item) / len(b.verdicts) for item in zip(*b.verdicts, strict=True)]
+    return [x - y for x, y in zip(of_a, of_b, strict=True)]
+
+
+def _paired_seeds(a: Estimate, b: Estimate, items: Sequence[float]) -> Difference:
+    from dare.results.stats import t_interval
+
+    gaps = [a.per_seed[seed] - b.per_seed[seed] for seed in sorted(a.per_seed)]
+    lo, hi = t_interval(gaps)
+    if len(items) < 2:
+        return Difference(lo, hi, "paired seeds")
+    half = Z * math.sqrt(_variance_of_mean(gaps) + 1e4 * _variance_of_mean(items))
+    gap = a.value - b.value
+    return Difference(min(lo, gap - half), max(hi, gap + half), "paired seeds and items")
+
+
+def _variance_of_mean(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    return squares / (len(values) - 1) / len(values)
 
 
 def _paired_items(a: Sequence[bool], b: Sequence[bool]) -> Difference:

@@ -90,7 +90,7 @@ def _interval(lo: float, hi: float) -> str:
 
 def _cell(part: CellTable) -> dict[str, Any]:
     cell = part.cell
-    chance = f" Chance: {number(part.chance)} %." if part.chance is not None else ""
+    chance = f" Chance: {number(part.chance, 2)} %." if part.chance is not None else ""
     return {
         "title": f"{cell.task}, {cell.gen_length} tokens",
         "about": (
@@ -141,22 +141,31 @@ def _remarks(part: CellTable) -> list[str]:
     ranked = [row for row in part.rows if row.rank is not None]
     if not ranked:
         return []
-    best = ranked[0]
-    lines = []
-    for row in ranked[1:]:
-        gap = difference(best.estimate, row.estimate)
-        lines.append(
-            f"{escape(best.algorithm)} − {escape(row.algorithm)}: "
-            f"{number(best.estimate.value - row.estimate.value)} "
-            f"[{number(gap.lo)}, {number(gap.hi)}] ({gap.method})."
-        )
-    metric = Metric(name="", value=best.estimate.value, n=best.estimate.n_items)
-    lo, hi, _ = single_interval(metric)
+    lines = [
+        f"{escape(row.algorithm)} against {'; '.join(_against(row, ranked[:place]))}."
+        for place, row in enumerate(ranked)
+        if place
+    ]
+    best = ranked[0].estimate
+    lo, hi, _ = single_interval(Metric(name="", value=best.value, n=best.n_items))
     lines.append(
-        f"Another draw of {metric.n} items would move the best row by about "
+        f"Another draw of {best.n_items} items would move the best row by about "
         f"± {number((hi - lo) / 2)} points (Wilson)."
     )
     return lines
+
+
+def _against(row: Row, above: Sequence[Row]) -> list[str]:
+    """``row`` minus each of the rows above it, with the interval that decides."""
+    told = []
+    for other in above:
+        gap = difference(other.estimate, row.estimate)
+        verdict = "shown to be lower" if gap.positive else "not told apart"
+        told.append(
+            f"{escape(other.algorithm)}: {number(row.estimate.value - other.estimate.value)} "
+            f"[{number(-gap.hi)}, {number(-gap.lo)}], {verdict} ({gap.method})"
+        )
+    return told
 
 
 def _overview(table: Table) -> dict[str, Any]:

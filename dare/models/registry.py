@@ -11,6 +11,7 @@ attested.  Loading it fails loudly if the Hub does not know it.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -243,9 +244,8 @@ def _is_path(name: str) -> bool:
     """A registered name wins over a folder of the same name."""
     if any(name.lower() in _spellings(checkpoint) for checkpoint in CHECKPOINTS):
         return False
-    if "\0" in name:
-        return False
-    return name.startswith((".", "/", "~")) or Path(name).is_dir()
+    # os.path.isdir answers False where Path.is_dir raises: names too long or with a NUL byte.
+    return "\0" not in name and (name.startswith((".", "/", "~")) or os.path.isdir(name))
 
 
 def _cached_snapshot(repo_id: str, revision: str | None) -> Path | None:

@@ -34,7 +34,8 @@ class Claim(Strict):
     """One published number.  ``None`` where the paper does not state a thing.
 
     ``id`` is ``paper/[row/]task/length`` ("d1/gsm8k/256", "d1/baseline/gsm8k/256"); the row
-    ``baseline`` is the released checkpoint before any training.  ``decode`` holds sampler
+    ``baseline`` is the released checkpoint before any training, and a ``selection`` that begins
+    "released checkpoint" says the same of another row.  ``decode`` holds sampler
     settings in SamplerConfig's names, ``budget`` training costs in Budget's, ``spread`` the
     reported variation over ``n_seeds`` runs in the unit of ``value``.
     """
@@ -73,7 +74,8 @@ class Claim(Strict):
     @property
     def trained(self) -> bool:
         """False for a checkpoint that was evaluated as it was released."""
-        return self.method != "baseline"
+        released = (self.selection or "").startswith("released checkpoint")
+        return not released and self.method != "baseline"
 
 
 class Deviation(Strict):

@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 
 from dare.results.compare import ArmSummary, Comparison, Contrast
 
-_LEAST_PLOT = 11
+_ROOMY = 60
 
 
 def render_forest(comparison: Comparison, width: int = 80) -> list[str]:
     """Lines of at most ``width`` (40 or more) columns, plain ASCII.
 
-    Each row shows the difference ``o`` with its 95 % bootstrap interval ``[---]`` and, where
-    seeds allow, the wider t interval over seeds ``(   )``; ``|`` is no difference.
+    Each row shows the difference ``o`` with its 95 % bootstrap interval ``[---]`` and, with
+    several seeds, the t interval over seeds ``(   )``; ``|`` is no difference.  The finding
+    stands below the row.
     """
     contrasts = comparison.contrasts
     names = [f"{c.a} - {c.b}" for c in contrasts]
-    label_width = min(max(map(len, names)), max(10, width // 3))
-    numbers = [f"{c.paired.difference:+.1f} [{c.paired.lo:+.1f}, {c.paired.hi:+.1f}]"
-               for c in contrasts]  # fmt: skip
+    label_width = min(max(map(len, names)), width // 3)
+    intervals = [f"[{c.paired.lo:+.1f}, {c.paired.hi:+.1f}]" for c in contrasts]
+    numbers = [f"{c.paired.difference:+.1f}" for c in contrasts]
+    findings = [
+        c.wording if len(name) <= label_width else f"{name}: {c.wording}"
+        for name, c in zip(names, contrasts, strict=True)
+    ]
+    if width >= _ROOMY:
+        numbers = [f"{n} {interval}" for n, interval in zip(numbers, intervals, strict=True)]
+    else:
+        findings = [
+            f"{text} {interval}" for text, interval in zip(findings, intervals, strict=True)
+        ]
     number_width = max(map(len, numbers))
-    plot_width = max(_LEAST_PLOT, width - label_width - number_width - 4)
+    plot_width = width - label_width - number_width - 4
     extent = max(_reach(c) for c in contrasts) or 1.0
     lines = []
-    for name, number, contrast in zip(names, numbers, contrasts, strict=True):
+    for name, number, finding, contrast in zip(names, numbers, findings, contrasts, strict=True):
         plot = _bar(contrast, extent, plot_width)
         label = name if len(name) <= label_width else name[: label_width - 1] + "~"
         lines.append(f"{label:<{label_width}}  {plot}  {number:>{number_width}}".rstrip())
-        lines += _wrapped(contrast.wording, width)
-    lines += _scale(extent, plot_width, label_width)
+        lines += textwrap.wrap(finding, width, initial_indent="  ", subsequent_indent="  ")
+    lines.append(" " * (label_width + 2) + _axis(extent, plot_width))
     return lines
 
 
@@ -40,38 +52,32 @@ def _reach(contrast: Contrast) -> float:
     return max(abs(end) for end in ends if end is not None)
 
 
+def _column(value: float, extent: float, width: int) -> int:
+    return round((value / extent + 1) / 2 * (width - 1))
+
+
 def _bar(contrast: Contrast, extent: float, width: int) -> str:
     d = contrast.paired
-
-    def column(value: float) -> int:
-        return round((value / extent + 1) / 2 * (width - 1))
-
+    at_lo, at_hi = _column(d.lo, extent, width), _column(d.hi, extent, width)
     cells = [" "] * width
-    for at in range(column(d.lo), column(d.hi) + 1):
+    for at in range(at_lo, at_hi + 1):
         cells[at] = "-"
-    cells[column(0.0)] = "|"
-    cells[column(d.lo)], cells[column(d.hi)] = "[", "]"
+    cells[_column(0.0, extent, width)] = "|"
+    cells[at_lo], cells[at_hi] = "[", "]"
     if d.seed_lo is not None and d.seed_hi is not None:
         for value, mark in ((d.seed_lo, "("), (d.seed_hi, ")")):
-            if cells[column(value)] in " -|":
-                cells[column(value)] = mark
-    cells[column(d.difference)] = "o"
+            at = _column(value, extent, width)
+            if cells[at] in " -|":
+                cells[at] = mark
+    cells[_column(d.difference, extent, width)] = "o"
     return "".join(cells)
 
 
-def _scale(extent: float, plot_width: int, label_width: int) -> list[str]:
+def _axis(extent: float, width: int) -> str:
     left, right = f"{-extent:.1f}", f"{extent:+.1f}"
-    middle = "0"
-    gap = plot_width - len(left) - len(right) - len(middle)
-    before = max(1, plot_width // 2 - len(left))
-    axis = left + " " * before + middle + " " * max(1, gap - before) + right
-    return [" " * (label_width + 2) + axis]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")
+    cells = list(f"{left:<{width - len(right)}}{right}")
+    cells[_column(0.0, extent, width)] = "0"
+    return "".join(cells)
 
 
 def to_markdown(comparison: Comparison) -> str:

@@ -230,7 +230,8 @@ def _item_interval(
         return (100 * found.lo, 100 * found.hi), "noise: bootstrap over seeds and items"
     first = runs[0].records[0].metric(metric)
     value = fmean(run.value(metric) for run in runs)
-    lo, hi = stats.wilson(round(value / 100 * first.n), first.n)
+    right = min(first.n, max(0, round(value / 100 * first.n)))
+    lo, hi = stats.wilson(right, max(1, first.n))
     return (100 * lo, 100 * hi), "noise: items only (Wilson), outcomes were not given"
 
 
@@ -312,7 +313,7 @@ def _from_decision(
         name
         for name, set_ in (
             ("EXCEEDS", decision.exceeds),
-            ("equivalent", decision.equivalent),
+            ("equivalent", decision.equivalent and decision.label == "REPRODUCED"),
             ("subset", report.subset is not None),
         )
         if set_

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback
+from transformers import PrinterCallback, Trainer, TrainerCallback
 
 from dare._compat.trl import training_arguments
 from dare.algorithms.base import Algorithm, Prepared
@@ -91,6 +91,7 @@ class DiffusionTrainer(Trainer):
             args=training_arguments(config, output_dir, cpu),
             callbacks=[_Boundaries(self)],
         )
+        self.remove_callback(PrinterCallback)  # stdout belongs to the command
         # The algorithm's loss is already the full sum; see compute_loss.
         self.model_accepts_loss_kwargs = False
 

@@ -165,7 +165,7 @@ def test_show_config_gives_each_value_its_source() -> None:
     assert settings["task"] == "countdown"
     assert settings["config"]["training"]["num_iterations"] == 8
     assert settings["sources"]["training.num_iterations"] == "code: the task's script"
-    assert settings["sources"]["training.max_steps"].startswith("SPG's equal-setting run")
+    assert settings["sources"]["training.max_steps"].startswith("ours: SPG's re-run")
     assert settings["sources"]["rollout.logits_eos_inf"] == "default"
     assert "claims" not in found
     assert "deviations" not in found

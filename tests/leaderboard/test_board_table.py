@@ -102,6 +102,21 @@ def test_every_number_of_a_row_is_shown(board: Path, add) -> None:
     ]  # fmt: skip
 
 
+def test_what_decides_a_rank_is_said(board: Path, add) -> None:
+    add("d1", [18, 19])
+    add("spg", [12, 13])
+    add("wd1", [4, 12])
+    text = (board / "README.md").read_text()
+    # 92.5 - 62.5 = 30 for both seeds.  Over the items the gaps are 0.5, five times 1, 0.5 and 0:
+    # 1.96 sqrt((5.5 - 20 * .3^2) / 19 / 20) = .1934
+    decided = "-30.0 [-49.3, -10.7], shown to be lower (paired seeds and items)"
+    assert f"* spg against d1: {decided}." in text
+    # d1 - wd1: 70, 35: mean 52.5 and half-width 12.706 * 17.5
+    tie = "not told apart (paired seeds and items)"
+    wide = f"d1: -52.5 [-274.9, 169.9], {tie}; spg: -22.5 [-244.9, 199.9], {tie}"
+    assert f"* wd1 against {wide}." in text
+
+
 HOSTILE = "a | b\n# title <script> [x](y) `c` *d* ~~e~~ \x1b[31m \u202e"
 
 

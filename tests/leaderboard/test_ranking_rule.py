@@ -37,7 +37,7 @@ def test_same_seeds_are_compared_in_pairs(
     a: Estimate, b: Estimate, gap: float, half: float
 ) -> None:
     found = difference(a, b)
-    assert found.method == "t over paired seeds"
+    assert found.method == "paired seeds"
     assert (found.lo + found.hi) / 2 == pytest.approx(gap, abs=0.05)
     assert (found.hi - found.lo) / 2 == pytest.approx(half, abs=0.05)
 
@@ -85,17 +85,31 @@ def test_single_evaluations_of_the_same_items_are_compared_item_by_item() -> Non
     # the gap is 10/50 and its standard error sqrt((11/50 - .2^2) / 50) = .06.
     a_right = [True] * 30 + [False] * 18
     b_right = [True] * 20 + [False] * 28
-    a = Estimate(62.5, 48, 75, "Wilson over items", {0: 62.5}, 48, "set", a_right)
-    b = Estimate(41.7, 29, 56, "Wilson over items", {0: 41.7}, 48, "set", b_right)
+    a = Estimate(62.5, 48, 75, "Wilson over items", {0: 62.5}, 48, "set", [a_right])
+    b = Estimate(41.7, 29, 56, "Wilson over items", {0: 41.7}, 48, "set", [b_right])
     found = difference(a, b)
     assert found.method == "paired items"
     assert found.lo == pytest.approx(20 - 1.95996 * 6, abs=1e-3)
     assert found.hi == pytest.approx(20 + 1.95996 * 6, abs=1e-3)
 
 
+def test_seeds_that_agree_by_luck_do_not_hide_the_items() -> None:
+    # Both seeds differ by 10 of 100 items: t over seeds alone would have no width.  a alone is
+    # right on 20 items and b alone on 10, so the gaps have mean .1 and mean square .3, and
+    # 1.96 sqrt(.29 / 99) = .1061.
+    a_right = [[True] * 60 + [False] * 40] * 2
+    b_right = [[True] * 40 + [False] * 20 + [True] * 10 + [False] * 30] * 2
+    a = Estimate(60, 60, 60, "t over seeds", {0: 60, 1: 60}, 100, "set", a_right)
+    b = Estimate(50, 50, 50, "t over seeds", {0: 50, 1: 50}, 100, "set", b_right)
+    found = difference(a, b)
+    assert found.method == "paired seeds and items"
+    assert (found.lo, found.hi) == pytest.approx((10 - 10.608, 10 + 10.608), abs=1e-3)
+    assert ranks([a, b]) == [1, 1]
+
+
 def test_other_items_are_not_paired() -> None:
-    a = Estimate(50, 30, 70, "Wilson over items", {0: 50}, 2, "one set", [True, False])
-    b = Estimate(50, 30, 70, "Wilson over items", {0: 50}, 2, "another set", [True, False])
+    a = Estimate(50, 30, 70, "Wilson over items", {0: 50}, 2, "one set", [[True, False]])
+    b = Estimate(50, 30, 70, "Wilson over items", {0: 50}, 2, "another set", [[True, False]])
     assert difference(a, b).method == "combined intervals"
 
 

@@ -116,9 +116,7 @@ def test_the_weak_demonstrator_fills_rows_and_ignores_the_rest() -> None:
         ("١٢٣٤" * 4, False, "no_answer", False, 0),  # Arabic-Indic digits are not 1..4
     ],
 )
-def test_grades(
-    completion: str, correct: bool, status: str, well_formed: bool, right: int
-) -> None:
+def test_grades(completion: str, correct: bool, status: str, well_formed: bool, right: int) -> None:
     grade = TASK.grade(item(), completion)
     assert (grade.correct, grade.status, grade.well_formed) == (correct, status, well_formed)
     assert (grade.points, grade.out_of) == (int(correct), 1)

@@ -1,0 +1,285 @@
+"""Score stored generations again: no model, no GPU.
+
+    result = rescore_file(Path("gsm8k_256.parquet"), "gsm8k", "d1")
+    result.points, result.out_of         # 863, 1130
+    result.agreement                     # (1130, 1130) with the reference columns
+    result.differing                     # rows that the strict grader sees otherwise
+
+A file has one generation per row: ``question`` as shown to the model, ``generation`` raw with
+special tokens, ``ground_truth`` as JSON, and optionally what somebody else made of it
+(``reference_correct``, or ``reference_correct_cells`` and ``reference_empty_cells``).
+Imports no torch and no pandas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from dare import tasks
+from dare.config import canonical_json
+from dare.errors import UsageProblem
+from dare.results.record import Metric, Outcome
+from dare.tasks import protocols
+from dare.tasks.base import Grade, Item, Task
+from dare.tasks.benchmark import BadRow
+from dare.tasks.tables import Row, bad_row, read_rows
+
+STRICT = "strict"
+
+Progress = Callable[[int], None]
+
+
+@runtime_checkable
+class Rescorable(Protocol):
+    """A task whose problems can be read out of a file of generations."""
+
+    def scored_item(self, question: str, ground_truth: Any) -> Item: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One completion: the protocol's grade, the strict one, and somebody else's points.
+
+    ``row`` counts from 1.  ``strict`` is None where the task has no strict protocol or the
+    protocol is the strict one; ``reference`` is None where the file has no such column.
+    """
+
+    row: int
+    item: Item
+    output: str
+    grade: Grade
+    strict: Grade | None = None
+    reference: int | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two graders disagree on right or wrong."""
+        return self.strict is not None and self.strict.correct != self.grade.correct
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether either grader gave up: counted as not right, and listed."""
+        grades = (self.grade, self.strict)
+        return any(grade is not None and grade.status in ("timeout", "error") for grade in grades)
+
+
+@dataclass(frozen=True, slots=True)
+class Rescore:
+    """The scores of one file or run.  Shares are pooled: points / out_of over all rows."""
+
+    source: str
+    task: str
+    protocol: str
+    rows: tuple[Scored, ...]
+
+    @property
+    def n(self) -> int:
+        return len(self.rows)
+
+    @property
+    def points(self) -> int:
+        return sum(row.grade.points for row in self.rows)
+
+    @property
+    def out_of(self) -> int:
+        return sum(row.grade.out_of for row in self.rows)
+
+    @property
+    def strict_correct(self) -> int | None:
+        """How many the strict grader accepts; None where it was not asked."""
+        if not self.rows or self.rows[0].strict is None:
+            return None
+        return sum(row.strict is not None and row.strict.correct for row in self.rows)
+
+    @property
+    def differing(self) -> tuple[Scored, ...]:
+        """The rows on which the two graders disagree."""
+        return tuple(row for row in self.rows if row.differs)
+
+    @property
+    def unjudged(self) -> tuple[Scored, ...]:
+        """The rows without a verdict (timeout, error): in the denominator, never hidden."""
+        return tuple(row for row in self.rows if row.unjudged)
+
+    @property
+    def agreement(self) -> tuple[int, int] | None:
+        """(rows equal to the reference columns, rows that have them); None without any."""
+        known = [row for row in self.rows if row.reference is not None]
+        equal = sum(row.reference == row.grade.points for row in known)
+        return (equal, len(known)) if known else None
+
+    @property
+    def disagreeing(self) -> tuple[Scored, ...]:
+        """The rows whose points differ from the reference columns."""
+        rows = (row for row in self.rows if row.reference is not None)
+        return tuple(row for row in rows if row.reference != row.grade.points)
+
+    def statuses(self) -> dict[str, dict[str, int]]:
+        """How many rows have each status, per grader."""
+        counts = {self.protocol: Counter(row.grade.status for row in self.rows)}
+        if self.strict_correct is not None:
+            counts[STRICT] = Counter(row.strict.status for row in self.rows if row.strict)
+        return {name: dict(sorted(count.items())) for name, count in counts.items()}
+
+    def score(self) -> Metric:
+        """The protocol's score with its Wilson interval, in percent."""
+        from dare.results.summary import share_metric
+
+        return share_metric(tasks.get(self.task).metric, self.points, self.out_of, self.n)
+
+    def strict_score(self) -> Metric | None:
+        """The strict accuracy with its Wilson interval, in percent."""
+        from dare.results.summary import share_metric
+
+        if self.strict_correct is None:
+            return None
+        return share_metric("strict_accuracy", self.strict_correct, self.n, self.n)
+
+    def metrics(self) -> list[Metric]:
+        """All metrics of a record: the task's own and the strict accuracy."""
+        from dare.evaluation.metrics import task_metrics
+
+        items = [row.item for row in self.rows]
+        task = tasks.get(self.task)
+        strict = self.strict_score()
+        own = task_metrics(task, items, self.to_outcomes(), self.protocol)
+        return own if strict is None else [*own, strict]
+
+    def to_outcomes(self) -> list[Outcome]:
+        """The rows as lines of outcomes.jsonl; tokens and NFE are not known and 0."""
+        return [_outcome(row) for row in self.rows]
+
+
+def content_sha(value: Any) -> str:
+    """SHA-256 of a text, or of the canonical JSON of anything else."""
+    text = value if isinstance(value, str) else canonical_json(value)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def item_sha(item: Item) -> str:
+    """The hash by which an outcome names its problem's content."""
+    return content_sha({"question": item.question, "gold": item.gold})
+
+
+def _outcome(row: Scored) -> Outcome:
+    item, grade = row.item, row.grade
+    return Outcome(
+        item=item.id,
+        item_sha=item_sha(item),
+        prompt_sha=content_sha(item.question),
+        output=row.output,
+        extracted=grade.extracted,
+        gold_sha=content_sha(item.gold),
+        correct=grade.correct,
+        points=grade.points,
+        out_of=grade.out_of,
+        well_formed=grade.well_formed,
+        status=grade.status,
+        tokens=0,
+        nfe=0,
+    )
+
+
+def rescore_file(
+    path: Path,
+    task: str,
+    protocol: str,
+    limit: int | None = None,
+    progress: Progress | None = None,
+) -> Rescore:
+    """Grade every row of ``path`` (JSON lines, CSV or parquet) under ``protocol`` and strictly.
+
+    ``progress`` is called with the number of rows done after each one.  Raises
+    ``UsageProblem`` naming the first row that lacks a column or has a gold of the wrong kind.
+    """
+    benchmark = tasks.get(task)
+    protocols.get(task, protocol)
+    if not isinstance(benchmark, Rescorable):
+        raise UsageProblem(
+            f"{task} cannot be scored from a file", "its problems are generated", "dare list tasks"
+        )
+    rows: list[Scored] = []
+    seen: Counter[str] = Counter()
+    for number, row in islice(read_rows(path), limit):
+        item = _item(path, number, row, benchmark)
+        seen[item.id] += 1
+        if seen[item.id] > 1:
+            item = Item(f"{item.id}#{seen[item.id]}", item.question, item.gold, item.meta)
+        output, reference = row["generation"], _reference(path, number, row)
+        rows.append(score(benchmark, item, output, protocol, number, reference))
+        if progress:
+            progress(number)
+    if not rows:
+        raise UsageProblem(f"{path} has no rows", "there is nothing to score", "give another file")
+    return Rescore(str(path), task, protocol, tuple(rows))
+
+
+def score(
+    task: Task, item: Item, output: str, protocol: str, number: int, reference: int | None = None
+) -> Scored:
+    """Both grades of one completion."""
+    strict = None
+    if protocol != STRICT and STRICT in task.protocols:
+        strict = task.grade(item, output, STRICT)
+    return Scored(number, item, output, task.grade(item, output, protocol), strict, reference)
+
+
+def _item(path: Path, number: int, row: Row, task: Rescorable) -> Item:
+    for name in ("question", "generation", "ground_truth"):
+        if name not in row:
+            have = ", ".join(map(str, row)) or "none"
+            raise bad_row(path, number, f"it has no column '{name}' (columns: {have})"[:500])
+        if name != "ground_truth" and not isinstance(row[name], str):
+            raise bad_row(path, number, f"column '{name}' is not text")
+    problem = BadRow("no ground truth")
+    for value in _readings(row["ground_truth"]):
+        try:
+            return task.scored_item(row["question"], value)
+        except BadRow as error:
+            problem = error
+    raise bad_row(path, number, str(problem)) from problem
+
+
+def _readings(value: Any) -> Iterator[Any]:
+    """A ground truth as JSON text, or as the plain value it is."""
+    if isinstance(value, str):
+        try:
+            yield json.loads(value)
+        except (ValueError, RecursionError):
+            pass
+    yield value
+
+
+_REFERENCES = ("reference_correct", "reference_correct_cells")
+_BOOLEANS = {"true": 1, "false": 0, "1": 1, "0": 0}
+
+
+def _reference(path: Path, number: int, row: Mapping[str, Any]) -> int | None:
+    """The points that the file's own columns give, or None."""
+    for name in _REFERENCES:
+        value = row.get(name)
+        if value in (None, ""):
+            continue
+        if isinstance(value, bool | int):
+            return int(value)
+        text = str(value).strip().lower()
+        if name == "reference_correct" and text in _BOOLEANS:
+            return _BOOLEANS[text]
+        if name == "reference_correct_cells" and text.isdecimal() and len(text) < 9:
+            return int(text)
+        raise bad_row(path, number, f"column '{name}' is neither true nor false nor a count")
+    return None
+
+
+def item_lines(rows: Sequence[Scored]) -> Iterator[bytes]:
+    """The problems as lines of items.jsonl, so that a record can be scored again on its own."""
+    for item in {row.item.id: row.item for row in rows}.values():
+        line = {"id": item.id, "question": item.question, "gold": item.gold}
+        yield (json.dumps(line) + "\n").encode()
