@@ -98,9 +98,7 @@ class TrainingConfig(Frozen):
     @property
     def completions_per_update(self) -> int:
         return (
-            self.per_device_train_batch_size
-            * self.gradient_accumulation_steps
-            * self.num_processes
+            self.per_device_train_batch_size * self.gradient_accumulation_steps * self.num_processes
         )
 
     @property
@@ -239,7 +237,9 @@ def file_layer(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UsageProblem(
-            f"cannot read the config file {path}", str(error), "dare show PAPER --config tiny --json"
+            f"cannot read the config file {path}",
+            str(error),
+            "dare show PAPER --config tiny --json",
         ) from error
     if not isinstance(content, dict):
         raise UsageProblem(f"{path} is not a config file", "it is not a JSON object", "")

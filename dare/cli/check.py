@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ import click
 if TYPE_CHECKING:
     from dare.reproductions import Reproduction
     from dare.training.checks import CheckResult
+    from dare.training.experiment import Finished
+    from dare.training.launch import Unit
 
 
 @click.command(help="Check every reproduction: metadata, equivalences, a short learning run.")
@@ -52,8 +55,8 @@ def _static(chosen: list[Reproduction]) -> list[CheckResult]:
 
     results = []
     for paper in chosen:
-        results.append(timed(paper.name, "metadata", lambda paper=paper: metadata(paper)))
-        results.append(timed(paper.name, "round trip", lambda paper=paper: round_trip(paper)))
+        results.append(timed(paper.name, "metadata", partial(metadata, paper)))
+        results.append(timed(paper.name, "round trip", partial(round_trip, paper)))
     return results
 
 
@@ -78,10 +81,10 @@ def _learning(chosen: list[Reproduction], folder: Path, jobs: int | None) -> lis
     from dare.errors import Missing
     from dare.results.expectation import check_runs, load_expectation
     from dare.training.checks import FRESH_SEED, timed
-    from dare.training.experiment import Finished, baseline_unit, seed_units
+    from dare.training.experiment import baseline_unit, seed_units
 
     expectations: dict[str, Any] = {}
-    units = []
+    units: list[Unit] = []
     for paper in chosen:
         config, origins = paper.resolve("tiny")
         try:
@@ -103,7 +106,7 @@ def _learning(chosen: list[Reproduction], folder: Path, jobs: int | None) -> lis
         return verdict.exit_status == 0, verdict.sentence
 
     return [
-        timed(name, "learning", lambda name=name, run=run: judge(name, run))
+        timed(name, "learning", partial(judge, name, run))
         for name, run in zip(expectations, runs, strict=True)
     ]
 

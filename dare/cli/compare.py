@@ -10,10 +10,10 @@ import click
 
 if TYPE_CHECKING:
     from dare.config import Origins, RunConfig
-    from dare.results.compare import Comparison, ProtocolSheet
+    from dare.results.compare import BudgetUnit, Comparison, ProtocolSheet
     from dare.training.experiment import Finished
 
-BUDGETS = {
+BUDGETS: dict[str, BudgetUnit] = {
     "nfe": "nfe_train",
     "completions": "completions",
     "updates": "updates",
@@ -75,7 +75,9 @@ def _arms(names: Sequence[str], options: dict[str, Any]) -> Arms:
             options["scale"], options["task"], options["model"]
         )
     if len(arms) < 2:
-        raise UsageProblem("a comparison needs two algorithms", "one was given", "dare compare grpo spg")
+        raise UsageProblem(
+            "a comparison needs two algorithms", "one was given", "dare compare grpo spg"
+        )
     return arms
 
 
@@ -181,9 +183,7 @@ def _write(comparison: Comparison, folder: Path) -> None:
     write_atomic(folder / "comparison.md", to_markdown(comparison).encode())
 
 
-def _print_json(
-    comparison: Comparison, sheet: ProtocolSheet, base: Finished, folder: Path
-) -> None:
+def _print_json(comparison: Comparison, sheet: ProtocolSheet, base: Finished, folder: Path) -> None:
     from dare.cli._output import print_json
 
     document = comparison.to_dict() | {

@@ -92,7 +92,7 @@ def _show_plan(
     seeds: tuple[int, ...],
     options: dict[str, Any],
 ) -> None:
-    from dare.cli._launch_plan import plan_lines, plan_document
+    from dare.cli._launch_plan import plan_document, plan_lines
     from dare.cli._output import next_command, print_json, say
 
     if options["as_json"]:

@@ -264,7 +264,7 @@ def next_steps(claim: Claim, verdict: Verdict, evidence: Sequence[Evidence]) -> 
     """Commands that lead on from this verdict."""
     paper = claim.id.split("/")[0]
     if verdict.gates:
-        return list(dict.fromkeys(gate.remedy for gate in verdict.gates if gate.remedy))
+        return _merged([gate.remedy for gate in verdict.gates if gate.remedy])
     steps = [f"dare rescore {evidence[0].path} --check"]
     more = verdict.numbers.get("more") or verdict.numbers.get("more_seeds")
     if more:
@@ -273,3 +273,14 @@ def next_steps(claim: Claim, verdict: Verdict, evidence: Sequence[Evidence]) -> 
         task = f"--model {claim.model} --task {claim.task}"
         steps.insert(0, f"dare reproduce {paper} {task} --seeds 0-{last}")
     return [*steps, f"dare show {paper} --claims"]
+
+
+def _merged(commands: Sequence[str]) -> list[str]:
+    """Each command once; the ``--set`` options of equal commands in one line."""
+    settings: dict[str, list[str]] = {}
+    for line in commands:
+        base, _, setting = line.partition(" --set ")
+        options = settings.setdefault(base, [])
+        if setting and setting not in options:
+            options.append(setting)
+    return [" --set ".join([base, *options]) for base, options in settings.items()]

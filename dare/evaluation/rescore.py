@@ -13,6 +13,7 @@ Imports no torch and no pandas.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
@@ -28,8 +29,7 @@ from dare.errors import UsageProblem
 from dare.results.record import Metric, Outcome
 from dare.tasks import protocols
 from dare.tasks.base import Grade, Item, Task
-from dare.tasks.benchmark import BadRow
-from dare.tasks.tables import Row, bad_row, read_rows
+from dare.tasks.tables import BadRow, Row, bad_row, read_rows
 
 STRICT = "strict"
 
@@ -212,7 +212,9 @@ def rescore_file(
         seen[item.id] += 1
         if seen[item.id] > 1:
             item = Item(f"{item.id}#{seen[item.id]}", item.question, item.gold, item.meta)
-        output, reference = row["generation"], _reference(path, number, row)
+        # A lone surrogate has no UTF-8 form; the record could not hold it.
+        output = row["generation"].encode("utf-8", "replace").decode()
+        reference = _reference(path, number, row)
         rows.append(score(benchmark, item, output, protocol, number, reference))
         if progress:
             progress(number)
@@ -250,10 +252,8 @@ def _item(path: Path, number: int, row: Row, task: Rescorable) -> Item:
 def _readings(value: Any) -> Iterator[Any]:
     """A ground truth as JSON text, or as the plain value it is."""
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             yield json.loads(value)
-        except (ValueError, RecursionError):
-            pass
     yield value
 
 

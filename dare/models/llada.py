@@ -87,7 +87,7 @@ class LladaConfig(PreTrainedConfig):
         if self.embedding_size is None:
             self.embedding_size = self.vocab_size
         if kwargs.get("num_experts") is not None:
-            raise ValueError("this is a LLaDA-MoE checkpoint; the dense 'llada' family cannot load it")
+            raise ValueError("this is a LLaDA-MoE checkpoint, not a dense LLaDA")
         for key, needed in _REQUIRED.items():
             if kwargs.get(key, needed) != needed:
                 raise ValueError(
@@ -151,9 +151,7 @@ class LladaBlock(GradientCheckpointingLayer):
         self.up_proj = nn.Linear(d, hidden, bias=False)
         self.ff_out = nn.Linear(hidden, d, bias=False)
 
-    def forward(
-        self, x: Tensor, tables: tuple[Tensor, Tensor], key_mask: Tensor | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, tables: tuple[Tensor, Tensor], key_mask: Tensor | None) -> Tensor:
         x = x + self._attention(self.attn_norm(x), tables, key_mask)
         f = self.ff_norm(x)
         return x + self.ff_out(F.silu(self.ff_proj(f)) * self.up_proj(f))
@@ -197,6 +195,11 @@ class LladaModelLM(PreTrainedModel):
         self.model.transformer = nn.ModuleDict(parts)
         self.post_init()
 
+    @property
+    def transformer(self) -> Any:
+        """The released name of everything below the head."""
+        return self.model.transformer
+
     def forward(
         self,
         input_ids: Tensor,
@@ -239,29 +242,31 @@ class LladaModelLM(PreTrainedModel):
             key_mask = real[:, None, None, :]
         head_dim = self.config.d_model // self.config.n_heads
         tables = rope_tables(position_ids, head_dim, self.config.rope_theta)
-        transformer = self.model.transformer
+        transformer = self.transformer
         x = transformer["wte"](input_ids)
         for block in transformer["blocks"]:
             x = block(x, tables, key_mask)
-        return transformer["ln_f"](x)
+        normed: Tensor = transformer["ln_f"](x)
+        return normed
 
     @property
     def head_weight(self) -> Tensor:
         """The output projection, (V, D)."""
-        return self.get_output_embeddings().weight
+        weight: Tensor = self.get_output_embeddings().weight
+        return weight
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.model.transformer["wte"]
+    def get_input_embeddings(self) -> Any:
+        return self.transformer["wte"]
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        self.model.transformer["wte"] = value
+        self.transformer["wte"] = value
 
     def get_output_embeddings(self) -> Any:
-        transformer = self.model.transformer
+        transformer = self.transformer
         return transformer["wte"] if self.config.weight_tying else transformer["ff_out"]
 
     def set_output_embeddings(self, value: nn.Module) -> None:
-        self.model.transformer["wte" if self.config.weight_tying else "ff_out"] = value
+        self.transformer["wte" if self.config.weight_tying else "ff_out"] = value
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +58,7 @@ class SpecialTokens:
     @classmethod
     def of(cls, model: nn.Module) -> SpecialTokens:
         """Read from ``model.config``; a checkpoint without a mask token is refused."""
-        config = model.config
+        config: Any = model.config
         mask = getattr(config, "mask_token_id", None)
         if mask is None:
             raise ValueError("the checkpoint's config names no mask_token_id; it cannot be sampled")
@@ -85,7 +86,7 @@ def generate(
     """
     special = special or SpecialTokens.of(model)
     if keys is None and (config.temperature > 0 or config.remasking == "random"):
-        raise ValueError("sampling at temperature > 0 or with random remasking needs one key per row")
+        raise ValueError("temperature > 0 and random remasking need one key per row")
     state = _Canvas.start(model, prompts, config, special)
     for block in range(config.num_blocks):
         schedule = transfer_schedule(config.block_length, config.steps_per_block)
@@ -169,9 +170,7 @@ class _Canvas:
         )
 
 
-def _denoise(
-    state: _Canvas, block: int, step: int, quota: int, keys: Sequence[Key] | None
-) -> None:
+def _denoise(state: _Canvas, block: int, step: int, quota: int, keys: Sequence[Key] | None) -> None:
     """One step: propose for the block's masked positions and commit the ``quota`` best."""
     config, special = state.config, state.special
     offset = block * config.block_length

@@ -23,7 +23,9 @@ def transfer_schedule(count: int, steps: int) -> list[int]:
     return [share + 1] * surplus + [share] * (steps - surplus)
 
 
-def row_draws(keys: Sequence[Key], draw: int, counts: Sequence[int], width: int, device: torch.device) -> Tensor:
+def row_draws(
+    keys: Sequence[Key], draw: int, counts: Sequence[int], width: int, device: torch.device
+) -> Tensor:
     """Exponential(1) noise for the needed rows, (sum(counts), width) float32.
 
     Row b's noise comes from ``keys[b]`` alone, so it does not depend on who shares the batch.

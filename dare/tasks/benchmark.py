@@ -16,13 +16,9 @@ from dare.errors import UsageProblem, unknown_name
 from dare.tasks import protocols
 from dare.tasks.base import Grade, Item, RewardFunction, Split
 from dare.tasks.sources import FileSource, HubSource
-from dare.tasks.tables import Row, bad_row, read_rows
+from dare.tasks.tables import BadRow, Row, bad_row, read_rows
 
 Grader = Callable[[Item, str], Grade]
-
-
-class BadRow(ValueError):
-    """A row that is no problem of this task; the message says what is wrong with it."""
 
 
 class Benchmark(ABC):

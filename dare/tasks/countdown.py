@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 from dare.grading import d1, strict
 from dare.tasks import protocols, rewards
 from dare.tasks.base import Item, RewardFunction
-from dare.tasks.benchmark import BadRow, Benchmark, Grader
+from dare.tasks.benchmark import Benchmark, Grader
 from dare.tasks.protocols import D1_COMMIT, D1_REPO
 from dare.tasks.shuffle import shuffled
 from dare.tasks.sources import FileSource, HubSource
-from dare.tasks.tables import Row
+from dare.tasks.tables import BadRow, Row
 
 REVISION = "408f70d177020686d34a56bba5952feb45aaaee4"
 TEST_SHA256 = "9916f614621e26fb2b035ed4ea641e35e4fff0d533bb9b9c7bcaaa61017d88c6"

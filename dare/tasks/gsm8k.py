@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from dare.grading import d1, strict
 from dare.tasks import rewards
 from dare.tasks.base import Item, RewardFunction
-from dare.tasks.benchmark import BadRow, Benchmark, Grader, text_id, text_of
+from dare.tasks.benchmark import Benchmark, Grader, text_id, text_of
 from dare.tasks.sources import FileSource, HubSource
-from dare.tasks.tables import Row
+from dare.tasks.tables import BadRow, Row
 
 REVISION = "740312add88f781978c0658806c59bc2815b9866"
 

@@ -9,9 +9,9 @@ from dare.grading import d1, strict
 from dare.grading.text import last_balanced_box
 from dare.tasks import rewards
 from dare.tasks.base import Item, RewardFunction
-from dare.tasks.benchmark import BadRow, Benchmark, Grader, text_id, text_of
+from dare.tasks.benchmark import Benchmark, Grader, text_id, text_of
 from dare.tasks.sources import FileSource, HubSource
-from dare.tasks.tables import Row
+from dare.tasks.tables import BadRow, Row
 
 REVISION = "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"
 

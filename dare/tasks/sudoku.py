@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from dare.grading import d1, strict
 from dare.tasks import protocols, rewards
 from dare.tasks.base import Item, RewardFunction
-from dare.tasks.benchmark import BadRow, Benchmark, Grader, text_of
+from dare.tasks.benchmark import Benchmark, Grader, text_of
 from dare.tasks.protocols import D1_COMMIT, D1_REPO
 from dare.tasks.shuffle import legacy_sample, shuffled
 from dare.tasks.sources import FileSource, HubSource
 from dare.tasks.sudoku4 import is_legal, keeps_givens, solutions
-from dare.tasks.tables import Row
+from dare.tasks.tables import BadRow, Row
 
 TEST_SHA256 = "ef86c7c28ebef88484d85fda59b3909a7b621241aa1abf36343437dbc4a3ffb6"
 TEST_SIZE, TEST_SEED = 256, 42

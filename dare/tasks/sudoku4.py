@@ -25,6 +25,7 @@ from dare.diffusion.keys import RunKey
 from dare.errors import UsageProblem, unknown_name
 from dare.tasks.base import Grade, Item, RewardFunction, Split
 from dare.tasks.columns import column, completion_text
+from dare.tasks.tables import BadRow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -282,6 +283,14 @@ class Sudoku4:
         """``count`` fresh puzzles of ``split``: training never repeats a fixed set."""
         pairs = zip(*draw_batch(rng, count, split), strict=True)
         return [_item(_text(puzzle), _text(solved)) for puzzle, solved in pairs]
+
+    def scored_item(self, question: str, ground_truth: Any) -> Item:
+        """The problem behind a stored generation; ``ground_truth``: the 16 digits of the grid."""
+        if not isinstance(ground_truth, str) or not is_legal(ground_truth):
+            raise BadRow("the ground truth is not a legal grid of 16 digits")
+        if len(question) != CELLS or not keeps_givens(question, ground_truth):
+            raise BadRow("the question is not a puzzle of 16 digits with that solution")
+        return _item(question, ground_truth)
 
     def prompt(self, item: Item, protocol: str = "tiny") -> str:
         """The puzzle itself: 16 characters, nothing else."""

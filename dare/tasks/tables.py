@@ -16,6 +16,10 @@ FORMATS = (".jsonl", ".json", ".csv", ".parquet")
 MAX_LINE = 64 * 2**20  # bytes of one row
 
 
+class BadRow(ValueError):
+    """A row that is no problem of its task; the message says what is wrong with it."""
+
+
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Row number (from 1, headers not counted) and columns of each row, as they are read.
 

@@ -100,7 +100,9 @@ def masked_cells(recipe: BaseRecipe, step: int) -> Tensor:
     return rank < count
 
 
-def masked_loss(model: nn.Module, prompts: Tensor, completions: Tensor, masked: Tensor) -> Tensor:
+def masked_loss(
+    model: LladaModelLM, prompts: Tensor, completions: Tensor, masked: Tensor
+) -> Tensor:
     """Mean over rows of the mean cross-entropy of the masked cells; inputs are token ids."""
     inputs = torch.cat((prompts, completions.masked_fill(masked, model.config.mask_token_id)), 1)
     positions = torch.cat((torch.zeros_like(masked), masked), 1)
@@ -109,7 +111,9 @@ def masked_loss(model: nn.Module, prompts: Tensor, completions: Tensor, masked: 
     return -(logp * share[masked]).sum() / len(prompts)
 
 
-def _optimisers(model: nn.Module, recipe: BaseRecipe, adam_lr: float) -> list[torch.optim.Optimizer]:
+def _optimisers(
+    model: nn.Module, recipe: BaseRecipe, adam_lr: float
+) -> list[torch.optim.Optimizer]:
     blocks = [p for name, p in model.named_parameters() if p.ndim == 2 and ".blocks." in name]
     chosen = set(map(id, blocks))
     rest = [p for p in model.parameters() if id(p) not in chosen]
@@ -189,7 +193,7 @@ def _save_state(
 
 
 def _update(
-    model: nn.Module,
+    model: LladaModelLM,
     optimisers: list[torch.optim.Optimizer],
     recipe: BaseRecipe,
     step: int,

@@ -53,7 +53,9 @@ def metadata(reproduction: Reproduction) -> tuple[bool, str]:
     """Claims and deviations are complete and distinct."""
     claims = [claim.id for claim in reproduction.claims]
     deviations = [deviation.id for deviation in reproduction.deviations]
-    doubled = sorted({name for name in claims + deviations if (claims + deviations).count(name) > 1})
+    doubled = sorted(
+        {name for name in claims + deviations if (claims + deviations).count(name) > 1}
+    )
     unsourced = [claim.id for claim in reproduction.claims if not claim.source]
     detail = f"{len(claims)} claims, {len(deviations)} deviations"
     if doubled or unsourced:

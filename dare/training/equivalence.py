@@ -25,7 +25,7 @@ from dare.config import RunConfig
 from dare.training.ranks import Ranks
 from dare.training.rollout import RolloutFacts, RolloutSource
 from dare.training.session import Session
-from dare.training.trainer import DiffusionTrainer, complete_checkpoints
+from dare.training.trainer import DiffusionTrainer, latest_checkpoint
 
 Transform = Callable[[RolloutBatch], RolloutBatch]
 VARIANTS = ("plain", "accumulated", "reordered", "padded", "resumed")
@@ -108,7 +108,7 @@ def _train(
     trainer = _trainer(config, folder, losses)
     if transform is not None:
         trainer.source = _Transformed(trainer.source, transform)  # type: ignore[assignment]
-    last = (complete_checkpoints(folder) or [None])[-1] if resume else None
+    last = latest_checkpoint(folder) if resume else None
     trainer.train(resume_from_checkpoint=str(last) if last else None)
     return Trajectory(_in_order(losses), _weights(trainer.model))
 

@@ -98,9 +98,7 @@ def prepare_folder(unit: Unit, key: str, folder: Path) -> None:
     write_atomic(folder / CONFIG, pretty_json(content))
 
 
-def run_units(
-    placed: Sequence[Placed], jobs: int, report: Reporter = lambda units: None
-) -> None:
+def run_units(placed: Sequence[Placed], jobs: int, report: Reporter = lambda units: None) -> None:
     """Finish every unit.  Ctrl-C lets the workers stop at their next safe point.
 
     Raises ``Interrupted`` when stopped, or the first worker's error once the others are done.

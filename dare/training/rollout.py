@@ -57,7 +57,7 @@ class RolloutSource:
         items = self.stream.items(step, prompts_total)[first : first + share]
         rows = [item for item in items for _ in range(group)]
         sample_ids = torch.arange(first * group, (first + share) * group)
-        prompts = [encode_prompt(self.tokenizer, self.task.prompt(item, self._protocol)) for item in items]
+        prompts = [self._encode(item) for item in items]
         repeated = [prompt for prompt in prompts for _ in range(group)]
         keys = [self.run_key.at("rollout", step, int(sample)) for sample in sample_ids]
         out = generate(model, repeated, self.config.rollout, keys)
@@ -67,7 +67,8 @@ class RolloutSource:
         if self.config.control == "shuffled-rewards":
             rewards = shuffled_within_groups(rewards, group, self.run_key, step, first)
         special = SpecialTokens.of(model)
-        prompt_ids, prompt_mask = left_pad(repeated, special.pad if special.pad is not None else special.mask)
+        filler = special.mask if special.pad is None else special.pad
+        prompt_ids, prompt_mask = left_pad(repeated, filler)
         device = out.tokens.device
         batch = RolloutBatch(
             prompt_ids=prompt_ids.to(device),
@@ -85,6 +86,9 @@ class RolloutSource:
     @property
     def _protocol(self) -> str:
         return self.config.task.protocol
+
+    def _encode(self, item: Item) -> list[int]:
+        return encode_prompt(self.tokenizer, self.task.prompt(item, self._protocol))
 
     def _decode(self, row: list[int]) -> str:
         """The whole canvas as text, special tokens dropped: what d1's rewards see."""

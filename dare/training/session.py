@@ -40,7 +40,7 @@ class Session:
 
     config: RunConfig
     folder: Path
-    model: nn.Module
+    model: Any
     tokenizer: PreTrainedTokenizerFast
     task: Task
     items: list[Item]
@@ -228,7 +228,7 @@ class AdaptersOff:
         return self.model.config
 
 
-def _with_lora(model: nn.Module, config: RunConfig) -> nn.Module:
+def _with_lora(model: nn.Module, config: RunConfig) -> Any:
     from peft import LoraConfig, get_peft_model
 
     lora = config.model.lora

@@ -184,8 +184,9 @@ class DiffusionTrainer(Trainer):
             "cpu_seconds": time.process_time() - phase.started,
         }
         samples = facts.completions * training.num_iterations
-        event.update({name: value / samples for name, value in phase.sums.items() if name != "loss"})
-        event["loss"] = phase.sums["loss"] / training.num_iterations
+        loss = phase.sums.pop("loss") / training.num_iterations
+        event.update({name: value / samples for name, value in phase.sums.items()})
+        event["loss"] = loss
         self.on_event(event)
 
     def save_boundary(self) -> None:
@@ -238,3 +239,9 @@ def complete_checkpoints(folder: Path) -> list[Path]:
     """Checkpoints that were written to the end, oldest first; others are ignored."""
     found = [path.parent for path in folder.glob(f"checkpoint-*/{COMPLETE}")]
     return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint, if any."""
+    found = complete_checkpoints(folder)
+    return found[-1] if found else None

@@ -162,11 +162,11 @@ def _run(folder: Path, stop: Stop) -> bool:
 
 def _train(run: Any, folder: Path, stop: Stop) -> bool:
     """The training phase, continued from the last complete checkpoint.  False: stopped."""
-    from dare.training.trainer import complete_checkpoints
+    from dare.training.trainer import latest_checkpoint
 
     training = run.config.training
     total = training.max_steps // training.num_iterations
-    resume = (complete_checkpoints(folder) or [None])[-1]
+    resume = latest_checkpoint(folder)
     done = int(resume.name.rpartition("-")[2]) // training.num_iterations if resume else 0
     first = run.ranks.first
     if first:

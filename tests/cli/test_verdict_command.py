@@ -76,12 +76,18 @@ def test_json_is_one_document(run):
 
 
 def test_not_comparable_lists_the_gates_and_the_way_out(run):
-    found = dare(run(130, prompt__wording="own", decode__gen_length=256), "--claim", CLAIM)
+    other = {"decode__gen_length": 256, "decode__steps": 128, "model__name": "tiny-llada"}
+    found = dare(run(130, prompt__wording="own", **other), "--claim", CLAIM)
     assert found.exit_code == 4
     assert "prompt wording" in found.stdout
     assert "decode.gen_length" in found.stdout
     assert "NOT COMPARABLE" in found.stdout
-    assert "--set evaluation.gen_length=128" in found.stderr
+    steps = found.stderr.splitlines()
+    assert len(steps) == 2
+    assert steps[0].endswith(
+        "--task math500 --scale paper --set evaluation.gen_length=128 --set evaluation.steps=64"
+    )
+    assert "dare rescore FILE" in steps[1]
 
 
 def test_too_few_seeds_propose_the_missing_ones(run):
