@@ -8,6 +8,7 @@ know, and TRL's reward-function protocol (``f(prompts, completions, **columns)``
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,16 @@ SAME = (
     "save_steps",
     "seed",
 )
+OLD_CHECKPOINTING = "gradient_checkpointing"
+
+
+def checkpointing_field(config_class: type = GRPOConfig) -> str:
+    """What the switch for recomputing activations is called; TRL turns it on by default.
+
+    Newer releases of transformers renamed it and warn about the old name.
+    """
+    known = {field.name for field in fields(config_class)}
+    return "activation_checkpointing" if "activation_checkpointing" in known else OLD_CHECKPOINTING
 
 
 def training_arguments(config: RunConfig, output_dir: Path, cpu: bool) -> GRPOConfig:
@@ -41,11 +52,11 @@ def training_arguments(config: RunConfig, output_dir: Path, cpu: bool) -> GRPOCo
     if training is None:
         raise ValueError("an evaluation-only run has no training arguments")
     values: dict[str, Any] = {name: getattr(training, name) for name in SAME}
+    values[checkpointing_field()] = False
     return GRPOConfig(
         output_dir=str(output_dir),
         use_cpu=cpu,
         bf16=config.model.dtype == "bfloat16" and not cpu,
-        gradient_checkpointing=False,
         temperature=config.rollout.temperature or 1.0,
         max_completion_length=config.rollout.gen_length,
         beta=float(config.algorithm_options.get("beta", 0.0)),

@@ -2,7 +2,7 @@
 
     model = LladaModelLM.from_pretrained("GSAI-ML/LLaDA-8B-Instruct")   # or a local folder
     logits = model(input_ids, attention_mask)                            # (B, L, V)
-    rows = model(input_ids, attention_mask, positions=needed)            # (N, V), needed (B, L) bool
+    rows = model(input_ids, attention_mask, positions=needed)            # (N, V); needed (B, L)
     logp = model(input_ids, attention_mask, positions=needed, targets=t) # (N,) log p(t)
 
 Row i of the logits predicts the token *at* position i: there is no shift.  Config keys and
@@ -50,7 +50,7 @@ class LladaConfig(PreTrainedConfig):
     """
 
     model_type = "llada"
-    attribute_map = {
+    attribute_map = {  # noqa: RUF012 - transformers' own convention
         "hidden_size": "d_model",
         "num_attention_heads": "n_heads",
         "num_key_value_heads": "n_kv_heads",
@@ -226,7 +226,7 @@ class LladaModelLM(PreTrainedModel):
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Final hidden states (B, L, D), after the last norm."""
-        batch, length = input_ids.shape
+        length = input_ids.shape[1]
         if length > self.config.max_sequence_length:
             raise ValueError(
                 f"sequence of {length} tokens is longer than the model's context of "

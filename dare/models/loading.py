@@ -31,7 +31,7 @@ AutoModelForCausalLM.register(LladaConfig, LladaModelLM, exist_ok=True)
 
 
 def checkpoint_folder(name: str) -> Path:
-    """The local folder of a checkpoint; ``Missing`` (exit 3) says how to get one that is not here."""
+    """The local folder of a checkpoint; ``Missing`` says how to get it."""
     found = registry.locate(name)
     if found is None:
         entry = registry.get(name)

@@ -10,6 +10,27 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+def summed(values: Sequence[float]) -> list[float]:
+    """Sums over the processes that share the run; in a run of one the values as they are.
+
+    Every process must call this at the same point.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return list(values)
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    total = torch.tensor(values, dtype=torch.float64, device=device)
+    dist.all_reduce(total)
+    return [float(value) for value in total]
+
+
+def any_process(flag: bool) -> bool:
+    """Whether ``flag`` is set in any of the processes: what one does, all must do."""
+    return summed([float(flag)])[0] > 0
+
+
 @dataclass(frozen=True)
 class Ranks:
     """This process among ``size``; a run of one process is rank 0 of 1."""
@@ -35,7 +56,8 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         dist.barrier()
 
     def interleave(self, part: Sequence[T]) -> list[T]:
