@@ -74,7 +74,8 @@ class TrainingConfig(Frozen):
     ``max_steps`` counts optimiser updates.  One update uses
     ``per_device_train_batch_size * gradient_accumulation_steps * num_processes`` completions,
     in groups of ``num_generations`` per prompt; one rollout batch serves ``num_iterations``
-    updates.
+    updates.  ``save_steps`` counts rollout batches, since checkpoints fall on their boundaries.
+    ``max_prompt_length`` keeps the last tokens of longer training prompts, as TRL does.
     """
 
     seed: int = 0
@@ -112,6 +113,11 @@ class TrainingConfig(Frozen):
             raise ValueError(
                 f"{per_process} completions per process and update are not whole groups of "
                 f"num_generations={self.num_generations}"
+            )
+        if self.max_steps % self.num_iterations:
+            raise ValueError(
+                f"max_steps={self.max_steps} is not a multiple of "
+                f"num_iterations={self.num_iterations}: a rollout batch serves whole updates"
             )
         return self
 
@@ -243,7 +249,9 @@ def file_layer(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(content, dict):
         raise UsageProblem(f"{path} is not a config file", "it is not a JSON object", "")
-    return flatten(content)
+    # The document of ``dare reproduce --dry-run --json`` may stand as it is.
+    settings = content.get("config", content)
+    return flatten(settings if isinstance(settings, dict) else content)
 
 
 def json_or_text(text: str) -> Any:

@@ -131,6 +131,11 @@ class MathWorker:
     def close(self) -> None:
         """End the processes; a later comparison starts them again."""
         with self._lock:
+            if self._process is not None and self._process.stdin is not None:
+                # The supervisor ends with its input and takes its child along.
+                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                    self._process.stdin.close()
+                    self._process.wait(timeout=1.0)
             self._stop()
 
     def __enter__(self) -> MathWorker:
@@ -178,6 +183,8 @@ def serve() -> None:
             child = None
         out.write(reply + "\n")
         out.flush()
+    if child is not None:
+        child.end()
 
 
 class _Child:

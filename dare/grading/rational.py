@@ -34,6 +34,7 @@ _NOT_UNITS = frozenset(
         dozen dozens half third quarter""",
     )
 )
+_HARMLESS = frozenset(("e", "over", "plus", "times", "mod"))  # in a sentence with one number
 _ANY_NUMBER = re.compile(r"(?<![\w.,/])[-+]?\$?[0-9][0-9,]*(?:\.[0-9]+)?(?![\w/])")
 
 
@@ -87,5 +88,8 @@ def _without_unit(body: str) -> str:
 
 def only_number(text: str) -> Fraction | None:
     """The number in a sentence that holds exactly one ("Janet makes $18 a day."), else None."""
-    found = _ANY_NUMBER.findall(undressed(text))
-    return rational(found[0].rstrip(",")) if len(found) == 1 else None
+    body = undressed(text)
+    found = _ANY_NUMBER.findall(body)
+    if len(found) != 1 or (_NOT_UNITS - _HARMLESS) & set(re.findall(r"[a-z]+", body.lower())):
+        return None
+    return rational(found[0].rstrip(","))

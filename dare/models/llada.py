@@ -23,6 +23,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from dare.errors import UsageProblem
 from dare.kernels.linear_logp import linear_logp
 
 # What no release uses; an implementation that guessed would be worse than a refusal.
@@ -228,9 +229,12 @@ class LladaModelLM(PreTrainedModel):
         """Final hidden states (B, L, D), after the last norm."""
         length = input_ids.shape[1]
         if length > self.config.max_sequence_length:
-            raise ValueError(
-                f"sequence of {length} tokens is longer than the model's context of "
-                f"{self.config.max_sequence_length}"
+            raise UsageProblem(
+                f"a sequence of {length} tokens does not fit the model",
+                f"its context, for prompt and completion together, is "
+                f"{self.config.max_sequence_length} tokens",
+                "lower gen_length (--set rollout.gen_length=N, --set evaluation.gen_length=N) "
+                "or leave out the longest prompts",
             )
         key_mask = None
         position_ids = torch.arange(length, device=input_ids.device)[None]

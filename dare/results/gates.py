@@ -109,9 +109,9 @@ class _Checks:
             ours = "none: an evaluation of the checkpoint as it is"
             self._differs("training", claim.row, ours, self._reproduce())
             return
-        names = {str(algorithm), str((record.paper or {}).get("id"))} - {"None"}
-        if claim.method not in names:
-            said = ", ".join(sorted(names)) or NOT_RECORDED
+        # The algorithm, not the paper: d1's own row is SFT and diffu-GRPO, which is another method.
+        if claim.method != algorithm:
+            said = str(algorithm or NOT_RECORDED)
             self._differs("method", claim.method, said, self._reproduce())
         if not claim.budget:
             self.unspecified.append("training budget")

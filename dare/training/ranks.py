@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from dare.algorithms.base import LossNormaliser, Prepared
 
 T = TypeVar("T")
 
@@ -29,6 +32,27 @@ def summed(values: Sequence[float]) -> list[float]:
 def any_process(flag: bool) -> bool:
     """Whether ``flag`` is set in any of the processes: what one does, all must do."""
     return summed([float(flag)])[0] > 0
+
+
+def rescaled(prepared: Prepared, normaliser: LossNormaliser) -> Prepared:
+    """The token weights that this process's samples have in the batch of all processes.
+
+    The weights of a process add up to one and gradients are averaged over the processes.  That
+    is the batch mean only where all hold equally much of what the normaliser counts.
+    """
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return prepared
+    tokens = prepared.needed.sum(1)
+    counts = {
+        "batch_tokens": tokens.sum(),
+        "sequence": tokens.gt(0).sum(),
+        "group_tokens": tokens.view(-1, prepared.rollout.group_size).sum(1).gt(0).sum(),
+    }
+    mine = float(counts[normaliser])
+    factor = mine * dist.get_world_size() / max(1.0, summed([mine])[0])
+    return replace(prepared, weights=prepared.weights * factor)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ from transformers import PreTrainedTokenizerFast
 from dare.algorithms.base import RolloutBatch, completion_mask
 from dare.config import RunConfig
 from dare.diffusion.keys import RunKey
+from dare.errors import UsageProblem
 from dare.models.loading import encode_prompt
 from dare.sampling.decode import SpecialTokens, generate
 from dare.tasks.base import Item, Task
 from dare.training.data import TrainingStream
+from dare.training.ranks import summed
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,31 @@ class RolloutFacts:
     reward_mean: float
     accuracy: float
     missing_rewards: int
+
+    def of_all_processes(self) -> RolloutFacts:
+        """The same of the whole batch, where several processes share it."""
+        known = self.completions - self.missing_rewards
+        mine = [
+            float(self.completions),
+            float(self.tokens),
+            float(self.nfe),
+            self.reward_mean * known if known else 0.0,
+            self.accuracy * self.completions,
+            float(self.missing_rewards),
+        ]
+        total = summed(mine)
+        if total == mine:  # nothing was added: keep the last digits
+            return self
+        completions, tokens, nfe, reward, accuracy, missing = total
+        known = int(completions - missing)
+        return RolloutFacts(
+            completions=int(completions),
+            tokens=int(tokens),
+            nfe=int(nfe),
+            reward_mean=reward / known if known else float("nan"),
+            accuracy=accuracy / completions,
+            missing_rewards=int(missing),
+        )
 
 
 @dataclass(frozen=True)
@@ -95,7 +122,10 @@ class RolloutSource:
         return str(self.tokenizer.decode(row, skip_special_tokens=True))
 
     def _rewards(self, rows: Sequence[Item], texts: list[str]) -> Tensor:
-        """The sum of the task's reward functions, (B,); a missing one makes the sum NaN."""
+        """The sum of the task's reward functions, (B,); a missing one makes the sum NaN.
+
+        Raises ``UsageProblem`` for a function that does not give one value per completion.
+        """
         columns: dict[str, list[object]] = {
             "item": list(rows),
             "gold": [item.gold for item in rows],
@@ -108,6 +138,13 @@ class RolloutSource:
         total = torch.zeros(len(rows), dtype=torch.float64)
         for function in self.task.rewards(self._protocol):
             values = function(prompts=questions, completions=texts, **columns)
+            if len(values) != len(rows):
+                raise UsageProblem(
+                    f"the reward function '{getattr(function, '__name__', function)}' returned "
+                    f"{len(values)} values for {len(rows)} completions",
+                    "it must return one number, or None, for each of them",
+                    f"mend the rewards of task '{self.task.name}'",
+                )
             total += torch.tensor(
                 [float("nan") if value is None else value for value in values], dtype=torch.float64
             )
@@ -117,7 +154,7 @@ class RolloutSource:
         self, rows: Sequence[Item], texts: list[str], rewards: Tensor, nfe: int, tokens: int
     ) -> RolloutFacts:
         grades = [self.task.grade(i, t, self._protocol) for i, t in zip(rows, texts, strict=True)]
-        known = rewards[~rewards.isnan()]
+        known = rewards[rewards.isfinite()]
         return RolloutFacts(
             completions=len(rows),
             tokens=tokens,

@@ -29,7 +29,7 @@ from dare.results.record import Budget, Metric, Outcome, Record
 from dare.results.rundir import code_identity, environment, read_events, write_run
 from dare.tasks.base import Item, Task
 from dare.training.data import TrainingStream
-from dare.training.ranks import Ranks
+from dare.training.ranks import Ranks, summed
 from dare.training.rollout import RolloutSource
 from dare.training.trainer import DiffusionTrainer
 
@@ -128,7 +128,8 @@ class Session:
         )  # fmt: skip
         outcomes = self.ranks.interleave(part)
         metrics = task_metrics(self.task, self.items, outcomes, self.config.task.protocol)
-        return outcomes, metrics, time.process_time() - started
+        seconds = summed([time.process_time() - started])[0]
+        return outcomes, metrics, seconds
 
     def budget(
         self, outcomes: Sequence[Outcome], eval_cpu: float, wall: float, memory: int

@@ -31,6 +31,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback
 from dare._compat.trl import training_arguments
 from dare.algorithms.base import Algorithm, Prepared
 from dare.config import RunConfig, TrainingConfig
+from dare.training.ranks import any_process, rescaled, summed
 from dare.training.rollout import RolloutFacts, RolloutSource
 
 Event = dict[str, Any]
@@ -110,6 +111,9 @@ class DiffusionTrainer(Trainer):
     def floating_point_ops(self, inputs: Any) -> int:
         return 0
 
+    def _save_rng_state(self, output_dir: str) -> None:
+        """Nothing to save: no global generator decides a number, and only one process writes."""
+
     def _prepare_inputs(self, inputs: Any) -> Prepared:
         """The next micro-batch, after a new rollout where one is due."""
         update = self.state.global_step
@@ -156,6 +160,7 @@ class DiffusionTrainer(Trainer):
                 reference=self.reference,
                 micro_batch=self.training.per_device_train_batch_size,
             )
+            prepared = rescaled(prepared, self.algorithm.config.loss_normaliser)
         model.train(training)
         return _Phase(step, prepared, facts, defaultdict(float), started)
 
@@ -166,10 +171,14 @@ class DiffusionTrainer(Trainer):
         return _Seeded(scope, torch_seed)
 
     def report_phase(self) -> None:
-        """Emit the event of the rollout batch that has just been used up."""
+        """Emit the event of the rollout batch just used up, all processes taken together."""
         assert self._phase is not None
-        phase, training = self._phase, self.training
-        facts = phase.facts
+        phase, iterations = self._phase, self.training.num_iterations
+        facts = phase.facts.of_all_processes()
+        seconds = time.process_time() - phase.started
+        forwards, seconds, loss, *sums = summed(
+            [phase.prepared.learner_forwards, seconds, phase.sums.pop("loss"), *phase.sums.values()]
+        )
         event: Event = {
             "step": phase.step,
             "update": self.state.global_step,
@@ -179,14 +188,14 @@ class DiffusionTrainer(Trainer):
             "completions": facts.completions,
             "tokens": facts.tokens,
             "nfe": facts.nfe,
-            "learner_forwards": phase.prepared.learner_forwards,
+            "learner_forwards": int(forwards),
             "learning_rate": self._get_learning_rate(),
-            "cpu_seconds": time.process_time() - phase.started,
+            "cpu_seconds": seconds,
         }
-        samples = facts.completions * training.num_iterations
-        loss = phase.sums.pop("loss") / training.num_iterations
-        event.update({name: value / samples for name, value in phase.sums.items()})
-        event["loss"] = loss
+        samples = facts.completions * iterations
+        event.update({name: s / samples for name, s in zip(phase.sums, sums, strict=True)})
+        # Processes average their gradients, so the batch loss is the mean of theirs.
+        event["loss"] = loss / (iterations * self.args.world_size)
         self.on_event(event)
 
     def save_boundary(self) -> None:
@@ -227,10 +236,11 @@ class _Boundaries(TrainerCallback):
             return control
         trainer.report_phase()
         last = state.global_step >= training.max_steps
-        if trainer.stop_requested and not last:
+        stop = any_process(trainer.stop_requested)
+        if stop and not last:
             control.should_training_stop = True
         due = state.global_step % (training.save_steps * training.num_iterations) == 0
-        if due or last or trainer.stop_requested:
+        if due or last or stop:
             trainer.save_boundary()
         return control
 

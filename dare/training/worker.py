@@ -24,11 +24,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dare.config import RunConfig
+from dare.config import RunConfig, TrainingConfig
 from dare.errors import DareError, UsageProblem
 from dare.results.files import parse_object, read_plain
-from dare.results.rundir import append_event, lock, mark_run, truncate_events
-from dare.training.ranks import Ranks
+from dare.results.rundir import (
+    RECORD,
+    append_event,
+    lock,
+    mark_run,
+    read_record,
+    truncate_events,
+)
+from dare.training.ranks import Ranks, any_process
 
 MODEL = "model"
 
@@ -72,11 +79,23 @@ def main(arguments: list[str] | None = None) -> int:
         with lock(folder) if Ranks.here().first else nullcontext():
             if options.config is not None:
                 _adopt(options.config, folder)
-            return 130 if not _run(folder, stop) else 0
+            if (folder / RECORD).exists():
+                read_record(folder)
+                tell(phase="done", done=1, total=1)
+                return 0
+            return _run_marked(folder, stop)
     except DareError as problem:
         tell(error=_as_message(problem))
-        _mark_failed(folder, problem.what)
         return problem.exit_status
+
+
+def _run_marked(folder: Path, stop: Stop) -> int:
+    """Run the unit; the reason of a failure is kept in its folder, which must be ours."""
+    try:
+        return 0 if _run(folder, stop) else 130
+    except DareError as problem:
+        _mark_failed(folder, problem.what)
+        raise
     except Exception as problem:
         _mark_failed(folder, f"{type(problem).__name__}: {problem}")
         raise
@@ -97,10 +116,10 @@ def _mark_failed(folder: Path, why: str) -> None:
 
 
 def _adopt(file: Path, folder: Path) -> None:
-    """Take the config of ``--dry-run --json`` into a new run folder, once."""
-    if not Ranks.here().first or (folder / "config.json").exists():
+    """Take the config of ``--dry-run --json`` into a run folder, new or of the same config."""
+    if not Ranks.here().first:
         return
-    from dare.training.launch import Unit, prepare_folder
+    from dare.training.launch import CONFIG, Unit, prepare_folder
 
     content = parse_object(read_plain(file, "run config"), file, "run config")
     try:
@@ -111,8 +130,15 @@ def _adopt(file: Path, folder: Path) -> None:
             str(error),
             "dare reproduce PAPER --model MODEL --dry-run --json > plan.json",
         ) from error
-    unit = Unit(config, content.get("origins", {}), folder.name)
-    prepare_folder(unit, unit.key(), folder)
+    if not (folder / CONFIG).exists():
+        unit = Unit(config, content.get("origins", {}), folder.name)
+        prepare_folder(unit, unit.key(), folder)
+    elif (present := read_config(folder)[0].digest()) != config.digest():
+        raise UsageProblem(
+            f"{folder} belongs to a run with other settings",
+            f"their digest is {present[:8]}, that of {file} is {config.digest()[:8]}",
+            "choose another --run-dir; nothing was changed",
+        )
 
 
 def read_config(folder: Path) -> tuple[RunConfig, dict[str, str], str]:
@@ -141,10 +167,12 @@ def _run(folder: Path, stop: Stop) -> bool:
     ranks = Ranks.here()
     ranks.join()
     config, origins, key = read_config(folder)
+    if config.training is not None:
+        check_shape(config.training, ranks)
     run = session.Session.open(config, folder, ranks)
     if config.training is not None and not _train(run, folder, stop):
         return False
-    if stop.requested:
+    if any_process(stop.requested):
         return False
     tell(phase="evaluating", done=0, total=1)
     outcomes, metrics, cpu = run.evaluate(
@@ -158,6 +186,23 @@ def _run(folder: Path, stop: Stop) -> bool:
     for checkpoint in folder.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
     return True
+
+
+def check_shape(training: TrainingConfig, ranks: Ranks) -> None:
+    """Refuse what would train on other batches than the config says, or stop inside one."""
+    if training.num_processes != ranks.size:
+        raise UsageProblem(
+            f"a run for {training.num_processes} process(es) was started in {ranks.size}",
+            "its batches would not be those that its config describes",
+            f"torchrun --standalone --nproc_per_node {training.num_processes} "
+            "-m dare.training.worker --run-dir FOLDER, or change training.num_processes",
+        )
+    if training.max_steps % training.num_iterations:
+        raise UsageProblem(
+            f"{training.max_steps} updates are not whole rollout batches",
+            f"each serves {training.num_iterations} updates, and a run ends with the last of them",
+            f"set training.max_steps to a multiple of {training.num_iterations}",
+        )
 
 
 def _train(run: Any, folder: Path, stop: Stop) -> bool:

@@ -305,3 +305,20 @@ def test_several_cells(make_record):
     assert combine([bad], "d1/baseline").outcome == "FAILED"
     assert combine([other], "d1/baseline").outcome == "NOT COMPARABLE"
     assert combine([good, other], "d1/baseline").exit_status == 4
+
+
+def test_the_full_d1_row_is_not_reached_by_its_reinforcement_learning_alone(make_record):
+    """d1's own row is SFT followed by diffu-GRPO; a diffu-GRPO run claims another row."""
+    from dare.reproductions import find_claim
+
+    run = make_record(
+        config={"paper": "d1", "algorithm": "diffu-grpo", "training": {}},
+        paper={"id": "d1"},
+        budget=Budget(updates=100),
+    )
+    fields = {
+        claim_id: [gate.field for gate in check_claim(find_claim(claim_id), run).differing]
+        for claim_id in ("d1/gsm8k/256", "d1/diffu-grpo/gsm8k/256")
+    }
+    assert "method" in fields["d1/gsm8k/256"]
+    assert "method" not in fields["d1/diffu-grpo/gsm8k/256"]

@@ -1,0 +1,173 @@
+"""The strict grader, case by case.  What is right was decided by hand."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dare.grading import strict
+from dare.grading.math_worker import MathWorker
+from dare.grading.rational import only_number, rational
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("18", 18),
+        (" 18. ", 18),
+        ("18.50", Fraction(37, 2)),
+        ("-3", -3),
+        ("\u22123", -3),
+        ("$1,234", 1234),
+        ("-$5", -5),
+        ("$-5", -5),
+        (r"\$1{,}234.5", Fraction(2469, 2)),
+        (r"1\,000", 1000),
+        ("$18$", 18),
+        (r"\(18\)", 18),
+        (".5", Fraction(1, 2)),
+        ("3/4", Fraction(3, 4)),
+        (r"-\frac{3}{4}", Fraction(-3, 4)),
+        (r"\dfrac{3}{-4}", None),
+        ("1,23", None),  # no thousands comma
+        ("12,34,567", None),
+        ("1 2", None),
+        ("3/0", None),
+        ("18 dollars", None),
+        ("18x", None),
+        ("", None),
+        (".", None),
+        ("9" * 500, None),
+    ],
+)
+def test_plain_numbers(text: str, value: Fraction | None) -> None:
+    assert rational(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("18 dollars", 18),
+        ("18 square feet.", 18),
+        (r"18\text{ cm}", 18),
+        (r"18\%", 18),
+        ("18%", 18),
+        (r"18^\circ", 18),
+        ("2 million", None),
+        ("2 pi", None),
+        ("18x", None),
+        ("18 = x", None),
+    ],
+)
+def test_units(text: str, value: Fraction | None) -> None:
+    assert rational(text, units=True) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Janet makes $18 per day.", 18),
+        ("It costs 1,250 in total", 1250),
+        ("12 of 15", None),
+        ("half of 12", None),
+        ("2 million people", None),
+        ("x2", None),
+        ("no number", None),
+    ],
+)
+def test_the_only_number_of_a_sentence(text: str, value: Fraction | None) -> None:
+    assert only_number(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"\boxed{1} \boxed{2}", "2"),
+        (r"\boxed{1} \boxed{\frac{2}", "1"),
+        (r"\boxed{\{1\}}", r"\{1\}"),
+        (r"\boxed{\boxed{5}}", "5"),
+        (r"\boxed {5}", "5"),
+        (r"\boxed{1} <answer>2</answer>", "1"),
+        ("<answer>1</answer><answer>2</answer>", "2"),
+        ("<answer><answer>5</answer></answer>", "<answer>5"),
+        ("<answer>1</answer><answer>2", "1"),
+        (r"<answer>1<|eot_id|>\boxed{2}</answer>", None),
+        (r"\boxed{}", None),
+        ("5", None),
+    ],
+)
+def test_the_answer_that_is_read(text: str, answer: str | None) -> None:
+    assert strict.answer_text(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("candidate", "gold", "right"),
+    [
+        (r"\frac{1}{2}", "0.5", True),
+        (r"\frac{2}{4}", r"\frac{1}{2}", True),
+        ("0.3333", r"\frac{1}{3}", False),
+        (r"16\sqrt3", r"16 \sqrt{3}", True),
+        (r"\sqrt{12}", r"2\sqrt{3}", True),
+        (r"\sqrt{13}", r"2\sqrt{3}", False),
+        ("x=5", "5", True),
+        ("(1, 2)", "(1,2)", True),
+        ("(2, 1)", "(1,2)", False),
+        ("1,2", "2,1", True),  # an unordered list of values
+        (r"50\%", "50", True),
+        (r"50\%", r"\frac{1}{2}", True),
+        (r"\text{Evelyn}", "Evelyn", True),
+        (r"\text{Evelyn}", r"\text{Angela}", False),
+        ("C", r"\text{(C)}", True),
+        ("1 2", "12", False),
+        ("7", "8", False),
+        (r"\notacommand{", r"\anothernone{", False),  # unparsable is never equal to unparsable
+        (r"\text{", r"\mbox{", False),
+    ],
+)
+def test_equality_of_math_answers(
+    worker: MathWorker, candidate: str, gold: str, right: bool
+) -> None:
+    grade = strict.math500(f"<answer>{candidate}</answer>", gold, worker)
+    assert (grade.correct, grade.status, grade.extracted) == (right, "ok", candidate)
+
+
+def test_gsm8k_needs_the_number_exactly(worker: MathWorker) -> None:
+    for candidate in ("1,250", "1250.00", "$1250", "1250 eggs", r"5 \times 250 = 1250"):
+        assert strict.gsm8k(rf"\boxed{{{candidate}}}", "1,250", worker).correct, candidate
+    for candidate in ("1250.01", "125", "1250 million", "12 50"):
+        assert not strict.gsm8k(rf"\boxed{{{candidate}}}", "1,250", worker).correct, candidate
+
+
+@pytest.mark.parametrize(
+    ("candidate", "right"),
+    [
+        ("49 + 55 - 53", True),
+        ("49+55-53=51", True),
+        ("$(49 + 55) - 53$", True),
+        (r"\left(49 + 55\right) - 53", True),
+        ("55 − 53 + 49", True),
+        ("49 + 55 - 53 + 0", False),
+        ("49 + 55", False),
+        ("51", False),
+        ("49 + 55 - 53 - 0", False),
+        ("49 + 55 - 53; import os", False),
+    ],
+)
+def test_countdown(candidate: str, right: bool) -> None:
+    grade = strict.countdown(f"<answer>{candidate}</answer>", [49, 55, 53], 51)
+    assert (grade.correct, grade.status) == (right, "ok")
+
+
+def test_countdown_is_exact() -> None:
+    assert strict.countdown(r"\boxed{1/3*9}", [1, 3, 9], 3).correct
+    assert strict.countdown(r"\boxed{\frac{\frac{8}{4}}{2}}", [8, 4, 2], 1).correct
+    assert not strict.countdown(r"\boxed{5*2000001/2000000}", [5, 2000001, 2000000], 5).correct
+
+
+def test_sudoku_accepts_every_solution_of_an_open_puzzle() -> None:
+    puzzle = "0000413214230041"
+    for solution in ("2314413214233241", "3214413214232341"):
+        assert strict.sudoku(f"<answer>{solution}</answer>", puzzle, "").correct
+    for wrong in ("2314413214233214", "2341413214233241", "2314413214233241x", "23144132"):
+        assert not strict.sudoku(f"<answer>{wrong}</answer>", puzzle, "").correct
