@@ -28,6 +28,8 @@ def print_result(result: Rescore, regrade: Regrade | None, claim: Claim | None, 
     say()
     if claim is not None:
         say(_against(result, claim))
+    if result.out_of != result.n:
+        say("The interval of the pooled score takes its parts as independent: it is too narrow.")
     for line in (_reference_line(result), _status_line(result), _unjudged_line(result)):
         if line:
             say(line)

@@ -21,10 +21,10 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dare.leaderboard.build import Table
+    from dare.leaderboard.build import CellTable, Table
     from dare.leaderboard.schema import Entry, Protocol
 
-STATES = ("submitted", "rescored", "replayed")
+STATES = ("submitted", "replayed")
 
 
 def _common(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,32 +77,42 @@ def build(board: str | None, root: Path | None, as_json: bool) -> None:
 def _show(table: Table) -> None:
     from dare.cli._output import heading, say
     from dare.cli._output import table as grid
-    from dare.leaderboard.render import number
+    from dare.leaderboard.render import overview, tasks_of
 
     heading(f"{table.protocol.name}  {table.protocol.title}")
-    for part in table.cells:
-        if not part.rows:
-            continue
-        say(f"{part.cell.task}, {part.cell.gen_length} tokens, {part.cell.metric} in percent")
-        rows = [
-            (
-                row.rank,
-                row.algorithm,
-                number(row.estimate.value),
-                f"{number(row.estimate.lo)} to {number(row.estimate.hi)}",
-                len(row.estimate.per_seed),
-                row.estimate.n_items,
-                row.why or row.state,
-            )
-            for row in part.rows
-        ]
-        columns = ("rank", "algorithm", "value", "95 % interval", "seeds", "items", "state")
-        grid(columns, rows, right=("rank", "value", "seeds", "items"))
+    if len(table.cells) > 1:
+        grid(("algorithm", *tasks_of(table.protocol), "state"), overview(table))
+    else:
+        _show_ranks(table.cells[0])
     measured = sum(len(part.rows) for part in table.cells)
     say(
         f"{measured} measured, {len(table.reported)} reported and "
         f"{len(table.withdrawn)} withdrawn rows"
     )
+
+
+def _show_ranks(part: CellTable) -> None:
+    from dare.cli._output import say
+    from dare.cli._output import table as grid
+    from dare.leaderboard.render import number
+
+    cell = part.cell
+    if not part.rows:
+        return
+    say(f"{cell.task}, {cell.gen_length} tokens, {cell.metric} in percent, {cell.n_items} items")
+    rows = [
+        (
+            row.rank,
+            row.algorithm,
+            number(row.estimate.value),
+            f"{number(row.estimate.lo)} to {number(row.estimate.hi)}",
+            len(row.estimate.per_seed),
+            row.why or row.state,
+        )
+        for row in part.rows
+    ]
+    columns = ("rank", "algorithm", "value", "95 % interval", "seeds", "state")
+    grid(columns, rows, right=("rank", "value", "seeds"))
 
 
 @command.command()
@@ -181,7 +191,12 @@ def diff(board: str | None, against: str, root: Path | None, as_json: bool) -> N
               help="Folders written by dare rescore --out, one per cell.")  # fmt: skip
 @click.option("--reported", metavar="PAPER", help="The numbers that a paper reports.")
 @click.option("--algorithm", metavar="NAME", help="What the row is called.")
-@click.option("--state", type=click.Choice(STATES), default="submitted", show_default=True)
+@click.option(
+    "--state",
+    type=click.Choice(STATES),
+    help="What the row may claim  [default: "
+    "rescored if grading its completions again changes nothing, else submitted].",
+)
 @click.option("--challenges", metavar="ROW", help="The row that this result disputes.")
 @click.option("--note", default="", help="A remark kept in the entry.")
 @_common

@@ -210,11 +210,21 @@ def _next(
         steps = [f"dare rescore {folder} --check"]
         return [f"dare verdict {folder} --claim {claim.id}", *steps] if claim else steps
     if regrade is not None:
-        record = regrade.record
-        paper = (record.paper or {}).get("id")
-        return [f"dare show {paper} --claims" if paper else "dare list runs"]
+        from dare import reproductions
+
+        paper = (regrade.record.paper or {}).get("id")
+        known = paper in reproductions.names()
+        return [f"dare show {paper} --claims" if known else "dare list runs"]
     if claim is not None:
         return [f"dare rescore {file} --claim {claim.id} --save"]
     if result.protocol == "d1":
-        return [f"dare rescore {file} --claim d1/baseline/{result.task}/LENGTH --save"]
+        return [f"dare rescore {file} --claim d1/baseline/{result.task}/{_length(file)} --save"]
     return [f"dare rescore {file} --task {result.task} --protocol {result.protocol} --save"]
+
+
+def _length(file: Path) -> str:
+    """The generation length that a file's name gives away ("gsm8k_256.parquet")."""
+    from dare.reproductions.building import LENGTHS
+
+    named = [str(length) for length in LENGTHS if str(length) in file.stem]
+    return named[0] if len(named) == 1 else "LENGTH"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dare.errors import NotComparable, UsageProblem, unknown_name
+from dare.errors import Missing, NotComparable, UsageProblem, unknown_name
 from dare.leaderboard import facts
 from dare.leaderboard.build import build
 from dare.leaderboard.check import duplicates, entry_problems, unequal
@@ -45,14 +45,16 @@ def from_runs(
     protocol: Protocol,
     folders: Sequence[Path],
     algorithm: str | None,
-    state: State,
+    state: State | None,
     today: str,
     note: str = "",
     challenges: str | None = None,
 ) -> Entry:
     """One row from the run folders of its seeds (and cells); outcomes are verified and counted.
 
-    ``algorithm`` None: the row is named after the model, as a baseline is.
+    ``algorithm`` None: the row is named after the model, as a baseline is.  ``state`` None: the
+    completions are graded again here; "rescored" when every grade comes out as stored,
+    "submitted" when their problems are not here.
     """
     evidence = tuple(_evidence(protocol, folder) for folder in folders)
     if not evidence:
@@ -66,7 +68,7 @@ def from_runs(
         board=protocol.name,
         kind="challenge" if challenges else "result",
         target=challenges,
-        state=state,
+        state=state or _graded_again(folders),
         algorithm=name,
         model=model,
         added=today,
@@ -98,6 +100,29 @@ def _evidence(protocol: Protocol, folder: Path) -> Evidence:
         record=_without_host(record),
         correct=pack_bits(bits),
     )
+
+
+def _graded_again(folders: Sequence[Path]) -> State:
+    """What grading the stored completions again allows to say; ``NotComparable`` if it differs."""
+    from dare.evaluation.regrade import regrade_run
+    from dare.results.rundir import read_record
+
+    for folder in folders:
+        if read_record(folder).status != "complete":
+            continue
+        try:
+            changes = regrade_run(folder).changes
+        except Missing:
+            return "submitted"
+        if changes:
+            first = changes[0]
+            raise NotComparable(
+                f"the completions in {folder} are graded differently now",
+                f"{len(changes)} differences, first {first.where}: "
+                f"{first.stored!r} stored, {first.now!r} now",
+                f"dare rescore {folder} --check",
+            )
+    return "rescored"
 
 
 def _without_host(record: Record) -> Record:

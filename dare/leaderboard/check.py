@@ -182,16 +182,25 @@ def duplicates(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def unequal(protocol: Protocol, entries: Iterable[Entry]) -> Iterator[str]:
-    """Fields that must agree within a cell and do not."""
+    """Fields that must agree within a cell and do not; runs on part of the items are unranked."""
+    cells = {cell.id: cell for cell in protocol.cells}
     seen: dict[tuple[str, str], tuple[object, str]] = {}
     for entry in sorted(entries, key=lambda entry: entry.id):
         for run in entry.evidence:
+            if not _on_all_items(run, cells.get(run.cell)):
+                continue
             for path in protocol.same:
                 found = facts.lookup(run.record, path)
                 value = None if found is facts.MISSING else found
                 first, owner = seen.setdefault((run.cell, path), (value, entry.id))
                 if first != value:
                     yield f"{run.cell}: {path} is {value!r} in {entry.id}, {first!r} in {owner}"
+
+
+def _on_all_items(run: Evidence, cell: Cell | None) -> bool:
+    return cell is not None and any(
+        metric.name == cell.metric and metric.n == cell.n_items for metric in run.record.metrics
+    )
 
 
 def _locked(board: Board) -> Iterator[Problem]:
@@ -228,8 +237,8 @@ def _since(board: Board, folder: Path, ref: str) -> Iterator[Problem]:
                 f"'{name}' was locked at {ref} and is not any more, or not as it was",
                 "restore the line; to take a row back, withdraw it",
             )
-    if old.lock.entries and old.protocol.name == board.protocol.name:
-        for what in _frozen(old.protocol, board.protocol):
+    if old.protocol.name == board.protocol.name:
+        for what in _frozen(old, board.protocol):
             yield Problem(
                 f"{board.protocol.name}/protocol.toml",
                 f"{what} changed since {ref}",
@@ -237,11 +246,13 @@ def _since(board: Board, folder: Path, ref: str) -> Iterator[Problem]:
             )
 
 
-def _frozen(old: Protocol, new: Protocol) -> Iterator[str]:
-    for name in ("gates", "same", "ranking", "min_seeds", "max_nfe_train"):
-        if getattr(old, name) != getattr(new, name):
-            yield name
-    for cell in old.cells:
+def _frozen(old: Board, new: Protocol) -> Iterator[str]:
+    """Rules that rows of the old board rest on: all for measured ones, else the cells alone."""
+    if any(entry.evidence for entry in old.entries.values()):
+        for name in ("gates", "same", "ranking", "min_seeds", "max_nfe_train"):
+            if getattr(old.protocol, name) != getattr(new, name):
+                yield name
+    for cell in old.protocol.cells if old.entries else ():
         if cell not in new.cells:
             yield f"the cell {cell.id}"
 

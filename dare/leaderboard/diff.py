@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dare.leaderboard.build import Table
-from dare.leaderboard.render import escape, matrix, number
+from dare.leaderboard.render import escape, matrix, number, tasks_of
 
 What = Literal["added", "removed", "withdrawn", "value", "rank", "state", "protocol"]
 
@@ -55,8 +55,7 @@ def _rows(table: Table) -> dict[tuple[str, str], _Shown]:
         for row in part.rows
     }
     for told in table.reported:
-        tasks = dict.fromkeys(cell.task for cell in table.protocol.cells)
-        numbers = zip(tasks, matrix(table.protocol, told.values), strict=True)
+        numbers = zip(tasks_of(table.protocol), matrix(table.protocol, told.values), strict=True)
         text = "; ".join(f"{task} {values}" for task, values in numbers)
         rows[told.entry, "all"] = _Shown(told.algorithm, text, None, "reported")
     return rows

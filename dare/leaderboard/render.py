@@ -168,22 +168,28 @@ def _against(row: Row, above: Sequence[Row]) -> list[str]:
     return told
 
 
-def _overview(table: Table) -> dict[str, Any]:
-    """One line per measured entry, for boards of several cells."""
-    tasks = list(dict.fromkeys(cell.task for cell in table.protocol.cells))
-    lengths = " / ".join(dict.fromkeys(str(cell.gen_length) for cell in table.protocol.cells))
+def overview(table: Table) -> list[list[str]]:
+    """One line per measured entry: its name, its numbers by task and length, its state."""
     rows: dict[str, tuple[str, str, dict[str, float]]] = {}
-    if len(table.cells) > 1:
-        for part in table.cells:
-            for row in part.rows:
-                values = rows.setdefault(row.entry, (row.algorithm, row.state, {}))[2]
-                values[part.cell.id] = row.estimate.value
+    for part in table.cells:
+        for row in part.rows:
+            values = rows.setdefault(row.entry, (row.algorithm, row.state, {}))[2]
+            values[part.cell.id] = row.estimate.value
+    return [[name, *matrix(table.protocol, values), state] for name, state, values in rows.values()]
+
+
+def tasks_of(protocol: Protocol) -> list[str]:
+    """The board's tasks in order, each once."""
+    return list(dict.fromkeys(cell.task for cell in protocol.cells))
+
+
+def _overview(table: Table) -> dict[str, Any]:
+    """The overview of a board of several cells; a single cell needs none."""
+    lengths = " / ".join(dict.fromkeys(str(cell.gen_length) for cell in table.protocol.cells))
+    rows = overview(table) if len(table.cells) > 1 else []
     return {
-        "head": ["algorithm", *tasks, "state"],
-        "rows": [
-            [escape(name), *matrix(table.protocol, values), state]
-            for name, state, values in rows.values()
-        ],
+        "head": ["algorithm", *tasks_of(table.protocol), "state"],
+        "rows": [[escape(name), *rest] for name, *rest in rows],
         "legend": f"Completion lengths {lengths} tokens, in percent; {NOTHING}: no number.",
     }
 
@@ -197,9 +203,8 @@ def matrix(protocol: Protocol, values: dict[str, float]) -> list[str]:
 
 
 def _reported(table: Table) -> dict[str, Any]:
-    tasks = list(dict.fromkeys(cell.task for cell in table.protocol.cells))
     return {
-        "head": ["row", "paper", *tasks, "selection", "source"],
+        "head": ["row", "paper", *tasks_of(table.protocol), "selection", "source"],
         "rows": [_reported_cells(table.protocol, row) for row in table.reported],
         "remarks": _notes(table),
     }
@@ -223,7 +228,7 @@ def _notes(table: Table) -> list[str]:
 def _cells_in_words(protocol: Protocol, cells: Sequence[str]) -> str:
     """``cells``, with a task's name standing for all of its cells."""
     words = []
-    for task in dict.fromkeys(cell.task for cell in protocol.cells):
+    for task in tasks_of(protocol):
         whole = [cell.id for cell in protocol.cells if cell.task == task]
         here = [name for name in whole if name in cells]
         words += [task] if here == whole else here

@@ -51,7 +51,8 @@ class Protocol(Strict):
     """The frozen rules of a board.
 
     ``gates`` maps a dotted path into a record to the value it must have; ``same`` lists paths
-    on which all records of a cell must agree.  Changing either opens a new major version.
+    on which all records of a cell that are ranked (measured on all items) must agree.  Changing
+    either opens a new major version.
     ``min_seeds`` is asked of trained rows; evaluating a fixed checkpoint once is enough.
     ``max_nfe_train`` bounds the forward passes that one training run may spend on rollouts.
     """

@@ -42,9 +42,13 @@ MEASURED_ON = 1000  # validation puzzles
 
 
 class BaseRecipe(Frozen):
-    """Everything that decides the base checkpoint."""
+    """Everything that decides the base checkpoint.
 
-    seed: int = 0
+    The seed is the one of 0 to 3 whose strong mode solved most validation puzzles, a rule fixed
+    before any reinforcement learning was run: .874, .950, .977, .904.
+    """
+
+    seed: int = 2
     clean_steps: int = 1000
     mixed_steps: int = 150
     weak_share: float = 0.5

@@ -137,6 +137,9 @@ def test_token_weights(normaliser, rows):
 def test_an_isolated_sample_enters_no_denominator(normaliser, rows):
     weights = token_weights(COUNTS, tensor([NAN, 1, 0, 1]), 2, normaliser)
     torch.testing.assert_close(weights, COUNTS * tensor(rows)[:, None])
+    # A group without any reward is not a group.
+    alone = token_weights(COUNTS, tensor([NAN, NAN, 0, 1]), 2, normaliser)
+    torch.testing.assert_close(alone, COUNTS * tensor([0, 0, 1 / 4, 1 / 4])[:, None])
     nothing = token_weights(COUNTS, tensor([NAN] * 4), 2, normaliser)
     assert not nothing.any()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from dare.algorithms import make
 from dare.algorithms.diffu_grpo import DiffuGrpoConfig, diffu_grpo_loss
 from dare.algorithms.masking import draw_index, prepare_masked
 from dare.algorithms.spg import SpgConfig, sandwich_score, spg_loss
+from dare.diffusion.keys import RunKey
 
 A = torch.tensor([0.75, -0.75], dtype=torch.float64)
 CUR = torch.tensor([[-1.0, -0.5, -2.0, -3.0], [-0.2, -1.5, -0.7, -1.1]], dtype=torch.float64)
@@ -81,6 +83,18 @@ def test_spg_loss_of_two_completions(rollout_of):
     assert spg_loss(lp, masked, micro, config).loss.item() == pytest.approx(-0.07864835, abs=1e-8)
 
 
+def test_the_masked_share_is_of_the_counted_tokens(rollout_of):
+    """Two of four canvas tokens count, one draw masks one of them: t = 1/2, p = exp(lp) / t."""
+    config = SpgConfig(negative_term="eubo", eubo_beta=1.0)
+    advantages = torch.tensor([0.0, -1.0], dtype=torch.float64)
+    micro = two_samples(rollout_of, config, advantages, lengths=(2, 2))
+    lp = torch.full((2, 1, 4), -1.5, dtype=torch.float64)
+    masked = torch.tensor([[[1, 0, 0, 0]]] * 2).bool()
+    # Half of the tokens belong to the second sample.
+    expected = (-1.5 + math.log(2)) / 2
+    assert spg_loss(lp, masked, micro, config).loss.item() == pytest.approx(expected, abs=1e-9)
+
+
 def test_the_sign_of_the_advantage_chooses_the_bound():
     lower, upper = torch.tensor([-3.0, -3.0, -3.0]), torch.tensor([-1.0, -1.0, -1.0])
     advantages = torch.tensor([1.0, -1.0, 0.0])
@@ -99,13 +113,7 @@ def test_omega_does_not_touch_good_samples(rollout_of, mixer):
     losses = []
     for omega in (0.1, 0.9):
         spg = make("spg", {"omega": omega, "block_length": 4, "mc_samples": 2})
-        prepared = spg.prepare(mixer, rollout, key(), 1)
+        prepared = spg.prepare(mixer, rollout, RunKey(0), 1)
         losses.append([spg.loss(mixer, micro, 0).loss.item() for micro in prepared.slices(1)])
     assert losses[0][0] == losses[1][0]
     assert losses[0][1] != losses[1][1]
-
-
-def key():
-    from dare.diffusion.keys import RunKey
-
-    return RunKey(0)

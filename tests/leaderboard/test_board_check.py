@@ -157,6 +157,15 @@ def test_gates_of_a_board_with_rows_are_frozen(board: Path, add) -> None:
     assert check(board) == []
 
 
+def test_gates_without_measured_rows_may_still_change(board: Path) -> None:
+    rebuild(board)
+    commit(board)
+    protocol = board / "protocol.toml"
+    protocol.write_text(protocol.read_text().replace("min_seeds = 2", "min_seeds = 1"))
+    rebuild(board)
+    assert check(board) == []
+
+
 def test_an_entry_outside_the_lock_is_completed_by_build(board: Path, add) -> None:
     add("d1", [10, 12])
     (board / "entries.lock.json").unlink()

@@ -72,10 +72,7 @@ def test_mixed_lengths_equal_each_alone(model):
     prompt_ids, prompt_mask, completion_ids = batch()
     prompt_mask[0, :2] = False
     prompt_mask[2, :1] = False
-    masks, needed = (
-        random_masks(4, 1, 7) & torch.cat((prompt_mask, completion_ids >= 0), 1)[:, None],
-        None,
-    )
+    masks = random_masks(4, 1, 7) & torch.cat((prompt_mask, completion_ids >= 0), 1)[:, None]
     needed = random_masks(4, 1, 4, seed=3)
     together = row_log_probs(
         model, Canvas.build(prompt_ids, prompt_mask, completion_ids), masks, needed, MASK
