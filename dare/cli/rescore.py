@@ -166,7 +166,7 @@ def _write(
 ) -> Path | None:
     if out is None and not save:
         return None
-    from dare.evaluation.rescore import content_sha
+    from dare.evaluation.outcomes import content_sha
     from dare.evaluation.rescore_record import write_regrade, write_rescore
     from dare.results.rundir import run_name
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from dare import tasks
 from dare.errors import Missing, UsageProblem
-from dare.evaluation.rescore import Progress, Rescore, item_sha, score
+from dare.evaluation.outcomes import item_sha
+from dare.evaluation.rescore import Progress, Rescore, score
 from dare.results.record import Metric, Outcome, Record
 from dare.results.rundir import read_outcomes, read_record
 from dare.tasks import protocols

@@ -14,7 +14,6 @@ Imports no torch and no pandas.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,8 +23,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from dare import tasks
-from dare.config import canonical_json
 from dare.errors import UsageProblem
+from dare.evaluation.outcomes import outcome_of
 from dare.results.record import Metric, Outcome
 from dare.tasks import protocols
 from dare.tasks.base import Grade, Item, Task
@@ -154,37 +153,7 @@ class Rescore:
 
     def to_outcomes(self) -> list[Outcome]:
         """The rows as lines of outcomes.jsonl; tokens and NFE are not known and 0."""
-        return [_outcome(row) for row in self.rows]
-
-
-def content_sha(value: Any) -> str:
-    """SHA-256 of a text, or of the canonical JSON of anything else."""
-    text = value if isinstance(value, str) else canonical_json(value)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def item_sha(item: Item) -> str:
-    """The hash by which an outcome names its problem's content."""
-    return content_sha({"question": item.question, "gold": item.gold})
-
-
-def _outcome(row: Scored) -> Outcome:
-    item, grade = row.item, row.grade
-    return Outcome(
-        item=item.id,
-        item_sha=item_sha(item),
-        prompt_sha=content_sha(item.question),
-        output=row.output,
-        extracted=grade.extracted,
-        gold_sha=content_sha(item.gold),
-        correct=grade.correct,
-        points=grade.points,
-        out_of=grade.out_of,
-        well_formed=grade.well_formed,
-        status=grade.status,
-        tokens=0,
-        nfe=0,
-    )
+        return [outcome_of(row.item, row.item.question, row.output, row.grade) for row in self.rows]
 
 
 def rescore_file(

@@ -43,9 +43,13 @@ def checkpoint_folder(name: str) -> Path:
     return found
 
 
-def load_model(name: str, dtype: str = "float32", device: str = "cpu") -> nn.Module:
+def load_model(
+    name: str, dtype: str = "float32", device: str = "cpu", in_4bit: bool = False
+) -> nn.Module:
     """The checkpoint ``name`` in evaluation mode.
 
+    ``in_4bit`` quantises the blocks to nf4 with doubly quantised scales and bfloat16 arithmetic,
+    as QLoRA does; it needs a GPU and the package bitsandbytes.
     Raises ``Missing`` when its weights are not here and ``UsageProblem`` for a family that is
     not supported or a folder that is not a checkpoint.
     """
@@ -57,8 +61,28 @@ def load_model(name: str, dtype: str = "float32", device: str = "cpu") -> nn.Mod
             f"model_type {_read_config(folder).get('model_type')!r}; supported: {sorted(FAMILIES)}",
             "dare list models",
         )
-    model = family.from_pretrained(folder, dtype=DTYPES[dtype])
-    return model.to(device).eval()
+    if in_4bit:
+        settings = {"quantization_config": _nf4(), "device_map": {"": device}}
+        return family.from_pretrained(folder, dtype=DTYPES[dtype], **settings).eval()
+    return family.from_pretrained(folder, dtype=DTYPES[dtype]).to(device).eval()
+
+
+def _nf4() -> Any:
+    from importlib.util import find_spec
+
+    from transformers import BitsAndBytesConfig
+
+    if find_spec("bitsandbytes") is None:
+        raise Missing(
+            "4-bit weights were asked for", "the package bitsandbytes is not installed",
+            "pip install bitsandbytes, or --set model.load_in_4bit=false",
+        )  # fmt: skip
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerFast:

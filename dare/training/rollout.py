@@ -115,7 +115,10 @@ class RolloutSource:
         return self.config.task.protocol
 
     def _encode(self, item: Item) -> list[int]:
-        return encode_prompt(self.tokenizer, self.task.prompt(item, self._protocol))
+        training = self.config.training
+        limit = training.max_prompt_length if training is not None else None
+        ids = encode_prompt(self.tokenizer, self.task.prompt(item, self._protocol))
+        return ids if limit is None else ids[-limit:]
 
     def _decode(self, row: list[int]) -> str:
         """The whole canvas as text, special tokens dropped: what d1's rewards see."""

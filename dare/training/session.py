@@ -21,13 +21,16 @@ from dare import algorithms, tasks
 from dare.algorithms.base import Algorithm
 from dare.config import RunConfig
 from dare.diffusion.keys import RunKey
-from dare.evaluation.engine import evaluate, sha
+from dare.evaluation.engine import evaluate
 from dare.evaluation.metrics import task_metrics
+from dare.evaluation.outcomes import content_sha
 from dare.models.loading import checkpoint_folder, load_model, load_tokenizer
 from dare.models.weights import file_sha256, weights_sha256
 from dare.results.record import Budget, Metric, Outcome, Record
 from dare.results.rundir import code_identity, environment, read_events, write_run
+from dare.tasks import protocols
 from dare.tasks.base import Item, Task
+from dare.tasks.protocols import EvalProtocol
 from dare.training.data import TrainingStream
 from dare.training.ranks import Ranks, summed
 from dare.training.rollout import RolloutSource
@@ -51,7 +54,7 @@ class Session:
     def open(cls, config: RunConfig, folder: Path, ranks: Ranks) -> Session:
         """Load everything the run needs; raises the loaders' own errors."""
         device = f"cuda:{ranks.local}" if torch.cuda.is_available() else "cpu"
-        model = load_model(config.model.name, config.model.dtype, device)
+        model = load_model(config.model.name, config.model.dtype, device, config.model.load_in_4bit)
         if config.model.lora is not None:
             model = _with_lora(model, config)
         task = tasks.get(config.task.name)
@@ -104,14 +107,11 @@ class Session:
         reference = load_model(self.config.model.name, self.config.model.dtype, self.device)
         return reference.requires_grad_(False)
 
-    def load_weights(self, checkpoint: Path) -> None:
-        """Put a checkpoint's weights into the model."""
-        from safetensors.torch import load_model as load_into
-
-        load_into(self.model, checkpoint / "model.safetensors", strict=True)
-
     def save_model(self, folder: Path) -> None:
-        """The trained model with its tokenizer, as a checkpoint that ``--model`` accepts."""
+        """The trained model with its tokenizer, as a checkpoint that ``--model`` accepts.
+
+        With LoRA only the adapters are written, as PEFT does.
+        """
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
@@ -176,13 +176,14 @@ class Session:
             paper={"id": config.paper},
             model=self._model_block(),
             data=self._data_block(),
-            prompt={
-                "protocol": config.task.protocol,
-                "sha256": sha([outcome.prompt_sha for outcome in outcomes]),
-                "wording": "own",
-            },
+            prompt=self._protocol.describe()
+            | {"rendered_sha256": content_sha([outcome.prompt_sha for outcome in outcomes])},
             decode=config.evaluation.model_dump(mode="json"),
-            scoring={"grader": f"{config.task.name}/{config.task.protocol}"},
+            scoring={
+                "grader": self._protocol.grader,
+                "extraction": self._protocol.extraction,
+                "version": self._protocol.version,
+            },
             seeds={"run": self.run_key.seed} if config.training is not None else {},
             budget=budget,
             selection={"rule": "final step", "candidates": 1},
@@ -191,6 +192,10 @@ class Session:
             outcomes={},
         )
         return write_run(self.folder, record, outcomes)
+
+    @property
+    def _protocol(self) -> EvalProtocol:
+        return protocols.get(self.config.task.name, self.config.task.protocol)
 
     def _model_block(self) -> dict[str, Any]:
         folder = checkpoint_folder(self.config.model.name)
@@ -210,7 +215,7 @@ class Session:
             "task": task.name,
             "split": task.eval_split,
             "n": len(self.items),
-            "item_ids_sha256": sha([item.id for item in self.items]),
+            "item_ids_sha256": content_sha([item.id for item in self.items]),
         }
 
 

@@ -228,7 +228,7 @@ def _train(run: Any, folder: Path, stop: Stop) -> bool:
     if done < total:
         trainer.train(resume_from_checkpoint=str(resume) if resume else None)
     else:
-        run.load_weights(resume)
+        trainer._load_from_checkpoint(str(resume), run.model)
     finished = done >= total or trainer.state.global_step >= training.max_steps
     if finished and first:
         run.save_model(folder / MODEL)

@@ -13,7 +13,8 @@ import pytest
 
 from dare.errors import Missing, UsageProblem
 from dare.evaluation.regrade import regrade_run
-from dare.evaluation.rescore import content_sha, item_sha, rescore_file
+from dare.evaluation.outcomes import content_sha, item_sha
+from dare.evaluation.rescore import rescore_file
 from dare.evaluation.rescore_record import Provenance, write_regrade, write_rescore
 from dare.results.record import Metric
 from dare.results.rundir import read_outcomes, read_record
