@@ -10,6 +10,7 @@ import click
 if TYPE_CHECKING:
     from dare.config import Origins, RunConfig
     from dare.reproductions import Reproduction
+    from dare.training.experiment import Finished
 
 
 @click.command(help="Reproduce a paper: baseline, training seeds, evaluation, verdict.")
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 @click.option("--jobs", type=click.IntRange(1), default=None, help="Workers  [default: cores].")
 @click.option("--resume/--no-resume", default=True, help="Continue interrupted runs (default).")
 @click.option("--dry-run", is_flag=True, help="Show settings, cost and files; touch nothing.")
+@click.option(
+    "--record-reference", is_flag=True,
+    help="Pin these runs (10 seeds or more) as what later runs are judged against.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def command(context: click.Context, paper: str, **options: Any) -> int:
@@ -118,4 +123,21 @@ def _run(
     base, *runs = run_with_progress(
         units, options["root"], options["jobs"], resume=options["resume"]
     )
+    if options["record_reference"]:
+        _record_reference(reproduction, config, base, runs)
     return show(reproduction, config, base, runs, as_json=options["as_json"])
+
+
+def _record_reference(
+    reproduction: Reproduction, config: RunConfig, base: Finished, runs: list[Finished]
+) -> None:
+    from dare.cli._output import note
+    from dare.results.expectation import from_runs, save_expectation
+
+    expectation = from_runs(
+        reproduction.name,
+        config,
+        (base.record, base.outcomes),
+        [(run.record, run.outcomes) for run in runs],
+    )
+    note(f"reference of {len(runs)} seeds written to {save_expectation(expectation)}")

@@ -147,11 +147,18 @@ def parse(files: Files, folder: Path = Path()) -> Board:
     return Board(
         protocol,
         entries,
-        {name: content_sha(data) for name, (_, data) in stored.items()},
+        {name: _hash(data, folder / path) for name, (path, data) in stored.items()},
         notices,
         lock,
         files.get(README, b"").decode(errors="replace"),
     )
+
+
+def _hash(stored: Mapping[str, Any], path: Path) -> str:
+    try:
+        return content_sha(stored)
+    except ValueError as error:
+        raise UsageProblem(f"{path} is not valid", f"a number in it: {error}", "") from error
 
 
 def _protocol(raw: bytes, path: Path) -> Protocol:

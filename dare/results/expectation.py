@@ -103,7 +103,7 @@ def load_expectation(paper: str, task: str, model: str) -> Expectation:
             f"there is no recorded expectation for {paper} on {task} with {model}",
             f"{path.name} is not in reproductions/expectations",
             f"record one from {REFERENCE_SEEDS} seeds or more: "
-            f"dare reproduce {paper} --task {task} --model {model} --seeds 0-{REFERENCE_SEEDS - 1}",
+            f"dare reproduce {paper} --seeds 0-{REFERENCE_SEEDS - 1} --record-reference",
         )
     help = "restore the file, or record the reference seeds again"
     data = parse_object(read_plain(path, "expectation", help), path, "expectation", help)
@@ -122,6 +122,45 @@ def save_expectation(expectation: Expectation, path: Path | None = None) -> Path
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, pretty_json(expectation.model_dump(mode="json", by_alias=True)))
     return path
+
+
+def from_runs(
+    paper: str,
+    config: RunConfig,
+    base: tuple[Record, Sequence[Outcome]],
+    runs: Sequence[tuple[Record, Sequence[Outcome]]],
+    metric: str = "accuracy",
+) -> Expectation:
+    """The expectation that finished seeds of ``config`` and their baseline make.
+
+    Raises ``UsageProblem`` for fewer than ``REFERENCE_SEEDS`` distinct seeds or a control.
+    """
+    distinct, _ = distinct_runs([record for record, _ in runs])
+    if len(distinct) < REFERENCE_SEEDS or config.control != "none":
+        raise UsageProblem(
+            "these runs cannot be a reference",
+            f"{len(distinct)} distinct seeds, control {config.control}; "
+            f"{REFERENCE_SEEDS} seeds without a control are needed",
+            f"dare reproduce {paper} --seeds 0-{REFERENCE_SEEDS - 1} --record-reference",
+        )
+    first = runs[0][0]
+    env = first.env
+    packages = env.get("packages", {})
+    return Expectation(
+        paper=paper,
+        task=config.task.name,
+        model=config.model.name,
+        base_sha256=str(first.model["weights_sha256"]),
+        config_hash=template_hash(config),
+        metric=metric,
+        values=tuple(SeedValue(seed=run.seed, value=run.value(metric)) for run in distinct),
+        baseline=points(base[0].metric(metric)),
+        n_items=first.metric(metric).n,
+        conditions=f"{env.get('cpu')}, {env.get('threads')} thread, float32, "
+        f"torch {packages.get('torch')}, transformers {packages.get('transformers')}, "
+        f"dare {first.code.get('dare')}",
+        created=max(record.created for record, _ in runs),
+    )
 
 
 def expected_interval(

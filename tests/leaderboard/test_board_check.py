@@ -272,6 +272,17 @@ def test_a_damaged_file_is_named(board: Path, file: str, content: str, why: str)
     assert why in problem.what
 
 
+def test_a_number_that_is_none_is_refused(board: Path, add) -> None:
+    name = add("d1", [10, 12])
+
+    def spoil(entry: dict[str, Any]) -> None:
+        entry["evidence"][0]["record"]["metrics"][0]["value"] = float("nan")
+
+    edit(board, name, spoil)
+    (problem,) = check(board)
+    assert "is not valid: a number in it" in problem.what
+
+
 def test_a_link_is_refused(board: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.json").write_text("{}")
     (board / "entries").mkdir()

@@ -67,3 +67,13 @@ def test_a_probability_that_underflows_keeps_its_gradient():
 def test_values_at_unmasked_tokens_do_not_matter():
     other = LP.where(M, float("nan"))
     assert mixture(other, M, N, 1.5, 0.5).item() == mixture(LP, M, N, 1.5, 0.5).item()
+
+
+def test_a_sample_without_masked_tokens_is_zero_with_a_zero_gradient():
+    """An isolated sample has no needed token and counts none."""
+    log_probs = torch.zeros(1, 2, 4, requires_grad=True)
+    nothing = torch.zeros(1, 2, 4, dtype=torch.bool)
+    value = mixture(log_probs, nothing, torch.tensor([0]), 1.5, 0.5)
+    assert value.item() == 0
+    value.sum().backward()
+    assert (log_probs.grad == 0).all()

@@ -1,13 +1,14 @@
 """Two processes that share a run do what one does, and one of them writes.
 
-Started as ``torch.distributed.run`` starts them, on gloo.  Most cases share one start: this file
-is its own driver, see ``drive``.
+Started by ``torch.distributed.run`` on gloo.  All cases share one start, because importing the
+trainer is what takes long: this file is its own driver, see ``drive``.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -25,32 +26,32 @@ from dare.results.record import Record
 from dare.results.rundir import read_events, read_outcomes, read_record
 from dare.tasks import sudoku4
 
-LIMIT = 240  # seconds before a start that hangs is killed
+LIMIT = 240  # seconds before a start that hangs is ended
 TOTAL = 64  # completions of an update
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run to have twice.  ``gaps``: some rewards are missing, so that the processes hold
+    """A run to have twice, with some rewards missing unless ``whole``: the processes then hold
     unequal shares of what counts.  ``interrupted``: the second process alone is told to stop."""
 
     name: str
     paper: str
     settings: dict[str, Any]
-    gaps: bool = False
+    rollouts: int = 1
+    whole: bool = False
     interrupted: bool = False
 
 
+IN_TWO_MICRO_BATCHES = {
+    "training.per_device_train_batch_size": 16,
+    "training.gradient_accumulation_steps": 2,
+}
+PLAIN = Case("plain", "d1", {}, rollouts=2, whole=True)
 CASES = (
-    Case("spg", "spg", {"algorithm_options.loss_normaliser": "sequence"}, gaps=True),
-    Case("sequence", "d1", {"algorithm_options.loss_normaliser": "sequence"}, gaps=True),
-    Case("group", "d1", {"algorithm_options.loss_normaliser": "group_tokens"}, gaps=True),
-    Case(
-        "interrupted",
-        "d1",
-        {"training.per_device_train_batch_size": 16, "training.gradient_accumulation_steps": 2},
-        interrupted=True,
-    ),
+    Case("sequence", "spg", {"algorithm_options.loss_normaliser": "sequence"}),
+    Case("group", "d1", {"algorithm_options.loss_normaliser": "group_tokens"}),
+    Case("batch", "d1", IN_TWO_MICRO_BATCHES, rollouts=2, interrupted=True),
 )
 
 
@@ -71,14 +72,16 @@ def rewards_with_gaps(
 def drive(folder: Path) -> None:
     """Run every case in turn; each process leaves its exit statuses in a file of its own.
 
-    The second process gets a run folder of its own, where whatever it writes will be found, but
-    for the case that continues from a checkpoint.
+    The plain one goes through the worker's command line.  In the others the second process gets
+    a run folder of its own, where whatever it writes will be found, but for the case that
+    continues from a checkpoint.
     """
     from dare.training import ranks, trainer, worker
 
     rank = ranks.Ranks.here().rank
-    statuses: dict[str, list[int]] = {}
+    statuses = {PLAIN.name: [as_command(folder)]}
     join, report = ranks.Ranks.join, trainer.DiffusionTrainer.report_phase
+    sudoku4.TASK.rewards = lambda protocol: (rewards_with_gaps,)  # type: ignore[method-assign]
     for case in CASES:
         shared = folder / "two" / case.name
         mine = shared if rank == 0 or case.interrupted else folder / "second" / case.name
@@ -96,8 +99,6 @@ def drive(folder: Path) -> None:
 
         ranks.Ranks.join = join_and_copy  # type: ignore[method-assign]
         trainer.DiffusionTrainer.report_phase = report_and_stop  # type: ignore[method-assign]
-        functions = (rewards_with_gaps,) if case.gaps else (sudoku4.blank_share,)
-        sudoku4.TASK.rewards = lambda protocol, functions=functions: functions  # type: ignore
         plan = folder / f"{case.name}-2.json"
         arguments = ["--config", str(plan), "--run-dir", str(mine)]
         done = [worker.main(arguments)]
@@ -105,6 +106,17 @@ def drive(folder: Path) -> None:
             done.append(worker.main(arguments))
         statuses[case.name] = done
     (folder / f"statuses-{rank}.json").write_text(json.dumps(statuses))
+
+
+def as_command(folder: Path) -> int:
+    """``python -m dare.training.worker --config ... --run-dir ...``; the exit status."""
+    plan, target = folder / f"{PLAIN.name}-2.json", folder / "two" / PLAIN.name
+    sys.argv = ["worker", "--config", str(plan), "--run-dir", str(target)]
+    try:
+        runpy.run_module("dare.training.worker", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        return int(end.code or 0)
+    raise AssertionError("the command did not exit")
 
 
 if __name__ == "__main__":
@@ -124,13 +136,13 @@ def torchrun(folder: Path, *command: str) -> str:
     with (folder / "errors.txt").open("w") as errors:
         process = subprocess.Popen(
             [*start, *command], stdout=subprocess.PIPE, stderr=errors, text=True,
-            env=environment, start_new_session=True,
+            env=environment,
         )  # fmt: skip
         try:
             printed, _ = process.communicate(timeout=LIMIT)
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+            if process.poll() is None:  # it ends its processes, within 30 s by force
+                process.terminate()
                 process.wait()
     assert process.returncode == 0, (folder / "errors.txt").read_text()[-3000:]
     return printed
@@ -143,9 +155,8 @@ def write_plan(small_run, folder: Path, case: Case, processes: int) -> Path:  # 
         "task.eval_limit": 21,
     }
     settings |= case.settings if processes == 2 else _in_one(case.settings)
-    config: RunConfig = small_run(
-        case.paper, 2, **{name.replace(".", "__"): value for name, value in settings.items()}
-    )
+    named = {name.replace(".", "__"): value for name, value in settings.items()}
+    config: RunConfig = small_run(case.paper, case.rollouts, **named)
     assert config.training is not None
     assert config.training.completions_per_update == TOTAL
     plan = folder / f"{case.name}-{processes}.json"
@@ -166,48 +177,35 @@ def own_signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def alone(plan: Path, folder: Path, gaps: bool) -> None:
+def alone(small_run, folder: Path, case: Case) -> None:  # type: ignore[no-untyped-def]
     """The same run by one process: this one."""
     from dare.training import worker
 
-    functions = (rewards_with_gaps,) if gaps else (sudoku4.blank_share,)
+    plan, target = write_plan(small_run, folder, case, 1), folder / "one" / case.name
+    function = sudoku4.blank_share if case.whole else rewards_with_gaps
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sudoku4.TASK, "rewards", lambda protocol: functions, raising=False)
-        assert worker.main(["--config", str(plan), "--run-dir", str(folder)]) == 0
+        patch.setattr(sudoku4.TASK, "rewards", lambda protocol: (function,), raising=False)
+        assert worker.main(["--config", str(plan), "--run-dir", str(target)]) == 0
 
 
 @pytest.fixture(scope="module")
 def driven(small_run, own_signals, tmp_path_factory) -> Path:  # type: ignore[no-untyped-def]
     """Every case by two processes in ``two/``, and by one in ``one/``."""
     folder = tmp_path_factory.mktemp("driven")
-    for case in CASES:
+    for case in (PLAIN, *CASES):
         write_plan(small_run, folder, case, 2)
-        alone(write_plan(small_run, folder, case, 1), folder / "one" / case.name, case.gaps)
-    torchrun(folder, __file__, str(folder))
+        alone(small_run, folder, case)
+    (folder / "printed.txt").write_text(torchrun(folder, __file__, str(folder)))
     return folder
 
 
-@pytest.fixture(scope="module")
-def worked(small_run, own_signals, tmp_path_factory) -> Path:  # type: ignore[no-untyped-def]
-    """One run by the worker's own command line, and its double by one process."""
-    folder = tmp_path_factory.mktemp("worked")
-    case = Case("plain", "d1", {})
-    alone(write_plan(small_run, folder, case, 1), folder / "one" / case.name, gaps=False)
-    plan, target = write_plan(small_run, folder, case, 2), folder / "two" / case.name
-    printed = torchrun(
-        folder, "-m", "dare.training.worker", "--config", str(plan), "--run-dir", str(target)
-    )
-    (folder / "printed.txt").write_text(printed)
-    return folder
-
-
-def assert_same_run(folder: Path, name: str) -> list[dict[str, Any]]:
+def assert_same_run(folder: Path, case: Case) -> list[dict[str, Any]]:
     """Losses to 1e-5, weights to 1e-4 of the largest, outcomes line for line; the events."""
     from safetensors.torch import load_file
 
-    one, two = folder / "one" / name, folder / "two" / name
+    one, two = folder / "one" / case.name, folder / "two" / case.name
     ours, theirs = read_events(one), read_events(two)
-    assert [event["step"] for event in theirs] == [event["step"] for event in ours] == [0, 1]
+    assert [event["step"] for event in theirs] == list(range(case.rollouts))
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.keys() == other.keys()
         for key in mine.keys() - {"cpu_seconds"}:
@@ -228,33 +226,32 @@ def spent(record: Record) -> dict[str, Any]:
     return record.budget.model_dump(exclude=measured)
 
 
-def test_the_worker_under_torchrun_is_the_worker_alone(worked: Path) -> None:
-    events = assert_same_run(worked, "plain")
+def test_the_worker_under_torchrun_is_the_worker_alone(driven: Path) -> None:
+    events = assert_same_run(driven, PLAIN)
     assert all(event["completions"] == TOTAL for event in events)
-    records = [read_record(worked / side / "plain") for side in ("one", "two")]
+    records = [read_record(driven / side / PLAIN.name) for side in ("one", "two")]
     assert spent(records[0]) == spent(records[1])
     assert records[0].metrics == records[1].metrics
 
 
-def test_only_the_first_process_speaks(worked: Path) -> None:
-    """One message per phase and rollout step, not two."""
-    messages = [json.loads(line) for line in (worked / "printed.txt").read_text().splitlines()]
-    training = [m["done"] for m in messages if m["phase"] == "training"]
-    assert training == [0, 1, 2]
-    assert [m["phase"] for m in messages].count("loading") == 1
+def test_only_the_first_process_speaks(driven: Path) -> None:
+    """One message per phase and rollout step, not two; the plain run comes first."""
+    messages = [json.loads(line) for line in (driven / "printed.txt").read_text().splitlines()]
+    phases = [message["phase"] for message in messages]
+    assert phases.count("loading") == len(CASES) + 2  # one case was started twice
+    plain = messages[: phases.index("loading", 1)]
+    assert [m["done"] for m in plain if m["phase"] == "training"] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("name", [case.name for case in CASES if case.gaps])
-def test_unequal_shares_of_missing_rewards_give_the_same_run(driven: Path, name: str) -> None:
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_unequal_shares_of_missing_rewards_give_the_same_run(driven: Path, case: Case) -> None:
     """Each process normalises by what the whole batch holds, not by its own part."""
-    events = assert_same_run(driven, name)
+    events = assert_same_run(driven, case)
     assert all(0 < event["missing_rewards"] < TOTAL for event in events)
 
 
 def test_only_the_first_process_writes(driven: Path) -> None:
-    left = {
-        path.relative_to(driven / "second").as_posix() for path in driven.glob("second/**/*.*")
-    }
+    left = {path.relative_to(driven / "second").as_posix() for path in driven.glob("second/**/*.*")}
     assert left == {f"{case.name}/config.json" for case in CASES if not case.interrupted}
     for case in CASES:
         names = {path.name for path in (driven / "two" / case.name).iterdir()}
@@ -265,8 +262,9 @@ def test_only_the_first_process_writes(driven: Path) -> None:
 
 
 def test_a_stop_that_one_process_saw_stops_both_and_costs_nothing(driven: Path) -> None:
-    """Status 130 in both at the same rollout boundary; continued, the run is the same."""
+    """Status 130 in both, at the same rollout boundary; that the continued run is the same is
+    asserted above."""
     statuses = [json.loads((driven / f"statuses-{rank}.json").read_text()) for rank in (0, 1)]
-    assert statuses[0] == statuses[1]
-    assert statuses[0]["interrupted"] == [130, 0]
-    assert_same_run(driven, "interrupted")
+    assert statuses[0] == statuses[1] == {
+        "plain": [0], "sequence": [0], "group": [0], "batch": [130, 0],
+    }  # fmt: skip
