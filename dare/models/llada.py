@@ -213,8 +213,9 @@ class LladaModelLM(PreTrainedModel):
 
         input_ids (B, L); attention_mask (B, L), 1 = real token, padding is never attended and
         positions count from a row's first real token; positions (B, L) bool restricts the head
-        to N = positions.sum() rows in row-major order; targets (N,) token ids.
-        Returns (B, L, V) without positions, (N, V) with positions, (N,) float32 with targets.
+        to N = positions.sum() rows in row-major order; targets (N,) token ids, or (N, K) to read
+        K of them from one row.  Returns (B, L, V) without positions, (N, V) with positions, and
+        float32 log-probabilities in the shape of the targets.
         """
         x = self.hidden_states(input_ids, attention_mask)
         if positions is not None:

@@ -168,7 +168,8 @@ HOUSE_DEVIATIONS = (
     Deviation(
         id="dropout-off-in-rollouts",
         scale="paper",
-        what="LoRA dropout is off while sampling and scoring; the code leaves it on",
+        what="LoRA dropout is off while sampling; the code leaves it on. Both have it on in the "
+        "log-probability passes",
         why="rollouts should come from the policy that is evaluated",
     ),
     Deviation(

@@ -246,7 +246,7 @@ def adapter_parameters(shape: Shape, rank: int, target_modules: Sequence[str]) -
 
 
 def torchrun_line(
-    config: RunConfig, config_file: str = "config.json", run_dir: str = "runs/NAME"
+    config: RunConfig, config_file: str = "plan.json", run_dir: str = "runs/NAME"
 ) -> str:
     """The launch command on one machine with a process per device."""
     processes = config.training.num_processes if config.training else 1

@@ -152,6 +152,9 @@ class DiffusionTrainer(Trainer):
         model.eval()
         with torch.no_grad():
             batch, facts = self.source.collect(model, step)
+        # Old log-probabilities keep what the updates will have: dropout, where there is any.
+        model.train(training)
+        with torch.no_grad(), self._dropout_key(self.state.global_step):
             prepared = self.algorithm.prepare(
                 model,
                 batch,
@@ -161,7 +164,6 @@ class DiffusionTrainer(Trainer):
                 micro_batch=self.training.per_device_train_batch_size,
             )
             prepared = rescaled(prepared, self.algorithm.config.loss_normaliser)
-        model.train(training)
         return _Phase(step, prepared, facts, defaultdict(float), started)
 
     def _dropout_key(self, update: int) -> Any:

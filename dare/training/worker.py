@@ -189,19 +189,13 @@ def _run(folder: Path, stop: Stop) -> bool:
 
 
 def check_shape(training: TrainingConfig, ranks: Ranks) -> None:
-    """Refuse what would train on other batches than the config says, or stop inside one."""
+    """Refuse what would train on other batches than the config says."""
     if training.num_processes != ranks.size:
         raise UsageProblem(
             f"a run for {training.num_processes} process(es) was started in {ranks.size}",
             "its batches would not be those that its config describes",
             f"torchrun --standalone --nproc_per_node {training.num_processes} "
             "-m dare.training.worker --run-dir FOLDER, or change training.num_processes",
-        )
-    if training.max_steps % training.num_iterations:
-        raise UsageProblem(
-            f"{training.max_steps} updates are not whole rollout batches",
-            f"each serves {training.num_iterations} updates, and a run ends with the last of them",
-            f"set training.max_steps to a multiple of {training.num_iterations}",
         )
 
 

@@ -5,13 +5,14 @@ imports:
 
     first worker    a second one is refused meanwhile; killed after some rollout steps
     between         a checkpoint that was never completed, half a line at the end of the curve
-    second worker   goes on from the last complete checkpoint; told to stop
+    second worker   goes on from the last complete checkpoint; told to stop (in this process)
     third worker    started by the launcher; finishes
     afterwards      the launcher and a worker meet a finished run
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,13 +80,15 @@ class Ended:
     state: str = ""
 
 
-def ended(process: subprocess.Popen[str], folder: Path) -> Ended:
-    printed, errors = process.communicate(timeout=DEADLINE)
+def ended(status: int, printed: str, errors: str, folder: Path) -> Ended:
     found = find_run(folder.parent, json.loads((folder / "run.json").read_text())["run_key"])
     assert found is not None
-    return Ended(
-        process.returncode, printed, errors, whole_lines(folder), complete(folder), found.state
-    )
+    return Ended(status, printed, errors, whole_lines(folder), complete(folder), found.state)
+
+
+def end_of(process: subprocess.Popen[str], folder: Path) -> Ended:
+    printed, errors = process.communicate(timeout=DEADLINE)
+    return ended(process.returncode, printed, errors, folder)
 
 
 @dataclass
@@ -127,15 +131,15 @@ def story(unit, own_signals, tmp_path_factory) -> Story:  # type: ignore[no-unty
     try:
         wait_for((folder / ".lock.json").exists, first)
         told.holder = first.pid
-        told.refused = ended(start_worker(folder), folder)
+        told.refused = end_of(start_worker(folder), folder)
         told.mark_while_refused = json.loads((folder / "run.json").read_text())
         # Past a checkpoint, so that something has to be thrown away.
         wait_for(lambda: whole_lines(folder) > SAVE_EVERY, first)
     finally:
         first.kill()
-    told.killed = ended(first, folder)
+    told.killed = end_of(first, folder)
     damage(folder)
-    told.stopped = stop_a_second_worker(folder)
+    told.stopped = work_until_stopped(folder)
     prepare_folder(unit, told.placed.key, told.whole)
     assert worker.main(["--run-dir", str(told.whole)]) == 0
     run_units([told.placed], jobs=1)
@@ -154,15 +158,20 @@ def damage(folder: Path) -> None:
         events.write('{"step":99,"update":')
 
 
-def stop_a_second_worker(folder: Path) -> Ended:
-    known = whole_lines(folder)
-    process = start_worker(folder)
-    try:
-        wait_for(lambda: whole_lines(folder) > known, process)
-        process.send_signal(signal.SIGTERM)
-        return ended(process, folder)
-    finally:
-        process.kill()
+def work_until_stopped(folder: Path) -> Ended:
+    """A worker in this process, which gets SIGTERM while it writes its third event."""
+    written, append, printed = [0], worker.append_event, io.StringIO()
+
+    def append_and_signal(*arguments: Any) -> None:
+        append(*arguments)
+        written[0] += 1
+        if written[0] == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.setattr(worker, "append_event", append_and_signal)
+        status = worker.main(["--run-dir", str(folder)])
+    return ended(status, printed.getvalue(), "", folder)
 
 
 # ---- refused -------------------------------------------------------------------------------
@@ -200,10 +209,9 @@ def test_a_killed_worker_leaves_an_unfinished_run_with_a_checkpoint(story: Story
 def test_a_stopped_worker_ends_at_a_rollout_boundary_with_a_checkpoint(story: Story) -> None:
     assert story.stopped.status == 130
     assert story.stopped.state == "partial"
-    assert story.killed.events < story.stopped.events < ROLLOUTS
+    assert story.stopped.events == max(story.killed.checkpoints) // 2 + 3
     # The newest complete checkpoint is of the very step at which it stopped.
     assert max(story.stopped.checkpoints) == 2 * story.stopped.events
-    assert "Traceback" not in story.stopped.errors
 
 
 def test_the_second_worker_went_on_from_the_last_complete_checkpoint(story: Story) -> None:
@@ -274,6 +282,8 @@ def test_a_finished_unit_is_reused(story: Story, unit: Unit, monkeypatch) -> Non
         raise AssertionError("a worker was started for a finished run")
 
     monkeypatch.setattr(launch.subprocess, "Popen", never)
+    # The key hashes the sources; somebody may be editing them while the tests run.
+    monkeypatch.setattr(Unit, "key", lambda self: story.placed.key)
     again = place(unit, story.folder.parent)
     assert (again.finished, again.folder) == (True, story.folder)
     run_units([again], jobs=1)
@@ -313,16 +323,3 @@ def test_a_run_for_more_processes_than_there_are_is_refused(  # type: ignore[no-
     error = json.loads(capsys.readouterr().out.splitlines()[-1])["error"]
     assert error["what"] == "a run for 2 process(es) was started in 1"
     assert "--nproc_per_node 2" in error["help"]
-
-
-def test_a_run_that_ends_inside_a_rollout_batch_is_refused(  # type: ignore[no-untyped-def]
-    unit: Unit, own_signals, tmp_path, capsys
-) -> None:
-    """Its last updates would have no checkpoint and no event."""
-    training = unit.config.training.model_copy(update={"max_steps": 5})
-    config = unit.config.model_copy(update={"training": training})
-    prepare_folder(Unit(config, {}, "odd"), "0" * 64, tmp_path / "run")
-    assert worker.main(["--run-dir", str(tmp_path / "run")]) == 2
-    error = json.loads(capsys.readouterr().out.splitlines()[-1])["error"]
-    assert error["what"] == "5 updates are not whole rollout batches"
-    assert "multiple of 2" in error["help"]
