@@ -14,7 +14,8 @@ Departures from GRPO:
 3. The prompt is perturbed, another way in each iteration.
 4. Tokens count up to and including the first end-of-sequence token (``eos_policy``).
 5. The token mean is taken as the authors' code does, within the micro-batch of one group
-   (``loss_normaliser``; the paper's mean over sequences is ``sequence``).
+   (``loss_normaliser``; the paper's mean over sequences is ``sequence``).  The KL term is not
+   multiplied by the ratio, as recent TRL does by default.
 
 Departures from the authors' code, which gave the published numbers:
 6. Masks are keyed per sample; the code reseeds every global generator, and its counter skips
