@@ -80,6 +80,8 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
+        if torch.cuda.is_available():
+            torch.cuda.set_device(self.local)
         if not dist.is_initialized():
             dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         dist.barrier()
