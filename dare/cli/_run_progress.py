@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dare.cli._output import note, progress
+from dare.cli._output import Progress, Row, note, progress
 
 if TYPE_CHECKING:
     from dare.training.experiment import Finished
@@ -36,20 +36,31 @@ def run_with_progress(
         workers = min(jobs or default_jobs(), len(placed) - len(reused))
         note(f"{len(placed) - len(reused)} runs, {workers} at once, in {root}/")
         with progress() as bars:
-            rows = {
-                id(unit): bars.add(unit.unit.label, total=100)
-                for unit in placed
-                if not unit.finished
-            }
-
-            def report(current: Sequence[Placed]) -> None:
-                for unit in current:
-                    row, now = rows.get(id(unit)), (percent_done(unit), unit.phase)
-                    if row is not None and now != (row.completed, row.note):
-                        row.update(*now)
-
+            report = _Report(bars, [unit for unit in placed if not unit.finished])
             run_units(placed, workers, report)
     return [Finished.read(unit.folder) for unit in placed]
+
+
+class _Report:
+    """One row for everything, and one per run from the moment it starts."""
+
+    def __init__(self, bars: Progress, units: Sequence[Placed]) -> None:
+        self.bars, self.units = bars, units
+        self.overall = bars.add("all runs", total=100 * len(units))
+        self.rows: dict[int, Row] = {}
+
+    def __call__(self, _: Sequence[Placed]) -> None:
+        for unit in self.units:
+            if unit.phase == "waiting":
+                continue
+            if id(unit) not in self.rows:
+                self.rows[id(unit)] = self.bars.add(unit.unit.label, total=100)
+            row, now = self.rows[id(unit)], (percent_done(unit), unit.phase)
+            if now != (row.completed, row.note):
+                row.update(*now)
+        done = sum(percent_done(unit) for unit in self.units)
+        if done != self.overall.completed:
+            self.overall.update(done)
 
 
 def percent_done(unit: Placed) -> int:
