@@ -138,6 +138,9 @@ class _Pool:
         prepare_folder(unit.unit, unit.key, unit.folder)
         environment = os.environ | {
             "OMP_NUM_THREADS": "1",  # tiny matrices: a second thread only costs
+            # glibc gives large buffers back at once, and page faults then take a fifth of a run.
+            "MALLOC_MMAP_THRESHOLD_": str(2**30),
+            "MALLOC_TRIM_THRESHOLD_": str(2**30),
             "TOKENIZERS_PARALLELISM": "false",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "PYTHONUNBUFFERED": "1",

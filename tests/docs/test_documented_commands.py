@@ -1,0 +1,204 @@
+"""Every command line of the documentation runs, in the order in which it stands.
+
+One sandbox serves all documents.  It holds one real reproduction and one real comparison (a few
+minutes), whose runs later commands reuse.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from dare.cli import COMMANDS, main
+from dare.reproductions import load
+from dare.results.plan import torchrun_line
+
+DOCS = runpy.run_path(str(Path(__file__).with_name("documents.py")))
+ROOT, PATHS, Sandbox = DOCS["ROOT"], DOCS["DOCUMENTS"], DOCS["Sandbox"]
+LONG = ("dare reproduce d1", "dare compare grpo spg")
+# These change the code or the papers, so they are followed in a copy of their own.
+APART = ("add-a-paper.md",)
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    place = Sandbox(tmp_path_factory.mktemp("reader"))
+    for command in LONG:
+        place.run(command)
+    return place
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Where the document of this test is followed."""
+    if request.node.callspec.params["path"].name in APART:
+        return Sandbox(tmp_path)
+    return request.getfixturevalue("sandbox")
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_the_commands_of_a_document(path: Path, place: Any) -> None:
+    problems = [place.follow(step) for step in DOCS["steps"](path.read_text())]
+    assert "\n\n".join(filter(None, problems)) == ""
+
+
+def test_commands_are_found_with_their_status_and_files_in_order() -> None:
+    text = (
+        '```console\n$ a\noutput\n$ b  # exit 3\n```\n```json title="x/y"\n{}\n```\n```sh\nc\n```\n'
+    )
+    assert [tuple(step) for step in DOCS["steps"](text)] == [
+        (2, "run", "a", "", 0), (4, "run", "b  # exit 3", "", 3), (6, "write", "{}\n", "x/y", 0),
+    ]  # fmt: skip
+
+
+def test_a_step_that_ends_otherwise_is_reported(tmp_path: Path) -> None:
+    place = Sandbox(tmp_path)
+    wrong = DOCS["Step"](7, "run", "dare show nothing", status=0)
+    assert "line 7: dare show nothing\nstatus 2, not 0" in place.follow(wrong)
+    assert place.follow(wrong._replace(status=2)) == ""
+    assert "status 128" in place.follow(DOCS["Step"](8, "patch", "no patch"))
+
+
+# ---- what is not executed ------------------------------------------------------------------
+
+
+def test_plain_shell_blocks_are_the_set_up_and_the_launch_line() -> None:
+    """``tests/packaging`` compares the set-up commands with what CI runs."""
+    config, _ = load("d1").resolve("paper")
+    allowed = {
+        "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/dare reproduce d1",
+        'python3 -m venv .venv && .venv/bin/pip install -e ".[test]" && .venv/bin/python -m pytest',
+        torchrun_line(config, "plan.json"),
+    }
+    shown = [
+        line
+        for path in PATHS
+        for block in DOCS["blocks"](path.read_text())
+        if block.language == "sh"
+        for line in block.text.splitlines()
+    ]
+    assert sorted(shown) == sorted(allowed)
+
+
+def mentioned() -> Iterator[tuple[str, str]]:
+    """(document, command) of every ``dare ...`` in back quotes."""
+    for path in PATHS:
+        for code in DOCS["codes"](DOCS["prose"](path.read_text()).replace("\n", " ")):
+            if code.startswith("dare "):
+                yield path.name, code
+
+
+def find(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that ``words`` name, and the rest."""
+    command: click.Command = main
+    context = click.Context(main)
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(context, words[0])
+        assert found is not None, words
+        command, words = found, words[1:]
+    return command, words
+
+
+def options_of(command: click.Command) -> set[str]:
+    """The long options of a command and, for a group, of its subcommands."""
+    own = {
+        option
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+        if option.startswith("--")
+    }
+    if isinstance(command, click.Group):
+        own |= {option for child in command.commands.values() for option in options_of(child)}
+    return own - {"--verbose"}
+
+
+def test_every_command_that_is_mentioned_exists_with_its_options() -> None:
+    seen = list(mentioned())
+    assert len(seen) > 20
+    for document, text in seen:
+        command, rest = find(text.split()[1:])
+        unknown = {word for word in rest if word.startswith("--")} - options_of(command)
+        assert not unknown - {"--help", "--version", "--json"}, (document, text)
+
+
+# ---- the reference of the commands ---------------------------------------------------------
+
+
+def sections() -> dict[str, str]:
+    """Heading -> text, of the command reference."""
+    parts = (ROOT / "docs" / "commands.md").read_text().split("\n## ")
+    return {part.partition("\n")[0]: part for part in parts[1:]}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_documented_with_all_its_options(name: str) -> None:
+    rows = DOCS["table"](sections()[f"dare {name}"], "argument or option")
+    named = {code for row in rows for code in DOCS["codes"](row[0]) if code.startswith("--")}
+    command, _ = find([name])
+    assert named == options_of(command)
+
+
+def test_the_readme_names_every_command() -> None:
+    rows = DOCS["table"]((ROOT / "README.md").read_text(), "", "today")
+    (listed,) = [row[1] for row in rows if row[0] == "commands"]
+    assert DOCS["codes"](listed) == list(COMMANDS)
+
+
+ADD = "dare leaderboard add tiny-sudoku --root more --run runs/*-d1-sudoku4-* --algorithm d1"
+IN_FULL = {
+    "dare leaderboard add": f"cp -r boards more && rm -r more/*/*/ent* && {ADD}",
+    "dare leaderboard withdraw": "dare leaderboard withdraw tiny-sudoku --root more "
+    '"$(basename more/tiny-sudoku/v1/entries/*.json .json)" --reason doubt',
+}
+TAKES_LONG = ("dare check", "dare train base")
+
+
+def documented_keys() -> list[tuple[str, str]]:
+    rows = DOCS["table"](sections()["JSON documents"], "command", "keys")
+    return [(DOCS["codes"](command)[0], keys) for command, keys in rows]
+
+
+@pytest.mark.parametrize(("command", "keys"), documented_keys())
+def test_json_documents_have_these_keys(command: str, keys: str, sandbox: Any) -> None:
+    if command in TAKES_LONG:
+        pytest.skip("another test runs this command; it takes long")
+    if keys.startswith("as "):
+        keys = dict(documented_keys())[DOCS["codes"](keys)[0]]
+    sandbox.run("mkdir -p boards/tiny-sudoku/v1")
+    sandbox.run("cp leaderboards/tiny-sudoku/v1/protocol.toml boards/tiny-sudoku/v1/")
+    done = sandbox.run(f"{IN_FULL.get(command, command)} --json")
+    found = json.loads(done.out)
+    if isinstance(found, list):
+        assert keys.startswith("array: ")
+        found = found[0]
+    if keys.startswith("one key per board"):
+        assert DOCS["codes"](keys)[0] in found
+    else:
+        assert list(found) == DOCS["codes"](keys)
+
+
+# ---- numbers that a run gives --------------------------------------------------------------
+
+
+def test_the_base_is_as_weak_as_documented(sandbox: Any) -> None:
+    """Another processor may answer a few puzzles otherwise."""
+    from dare.tasks.sudoku4 import weak_solution
+
+    text = (ROOT / "docs" / "tiny.md").read_text()
+    (folder,) = sandbox.folder.glob("runs/*-base-sudoku4-*")
+    outcomes = [json.loads(line) for line in (folder / "outcomes.jsonl").read_text().splitlines()]
+    solved = sum(outcome["correct"] for outcome in outcomes)
+    (row,) = [row for row in DOCS["table"](text, "measured greedily, 8 steps") if "test" in row[0]]
+    assert float(row[1].split(" %")[0]) == pytest.approx(solved / 10, abs=1.0)
+    weak = sum(o["output"] == weak_solution(o["item"].partition("/")[2]) for o in outcomes)
+    said = int(text.partition("of the 1000 test puzzles it answers")[0].split()[-1])
+    assert weak == pytest.approx(said, abs=15)
+    assert f"{float(row[1].split(' %')[0])} % of the 1000 test puzzles" in (
+        (ROOT / "README.md").read_text()
+    )
