@@ -2,7 +2,7 @@
 
 Read by the tests with ``runpy``.  In a document
 
-    ```console            lines that start with "$ " are executed; "# exit 3" is the status asked for
+    ```console            lines that start with "$ " are executed; "# exit 3" asks for that status
     ```... title="FILE"   is written to FILE
     ```diff               is applied
 

@@ -150,11 +150,19 @@ def test_the_readme_names_every_command() -> None:
     assert DOCS["codes"](listed) == list(COMMANDS)
 
 
-ADD = "dare leaderboard add tiny-sudoku --root more --run runs/*-d1-sudoku4-* --algorithm d1"
+def new_board(root: str) -> str:
+    """The command that adds a row to an empty copy of a board."""
+    folder = f"{root}/tiny-sudoku/v1"
+    return (
+        f"mkdir -p {folder} && cp leaderboards/tiny-sudoku/v1/protocol.toml {folder}/ && "
+        f"dare leaderboard add tiny-sudoku --root {root} --run runs/*-d1-sudoku4-* --algorithm d1"
+    )
+
+
+WITHDRAW = 'dare leaderboard withdraw tiny-sudoku "$(ls other/*/*/entries | cut -d. -f1)"'
 IN_FULL = {
-    "dare leaderboard add": f"cp -r boards more && rm -r more/*/*/ent* && {ADD}",
-    "dare leaderboard withdraw": "dare leaderboard withdraw tiny-sudoku --root more "
-    '"$(basename more/tiny-sudoku/v1/entries/*.json .json)" --reason doubt',
+    "dare leaderboard add": new_board("another"),
+    "dare leaderboard withdraw": f"{new_board('other')} > out && {WITHDRAW} --root other --reason x",
 }
 TAKES_LONG = ("dare check", "dare train base")
 
@@ -170,8 +178,6 @@ def test_json_documents_have_these_keys(command: str, keys: str, sandbox: Any) -
         pytest.skip("another test runs this command; it takes long")
     if keys.startswith("as "):
         keys = dict(documented_keys())[DOCS["codes"](keys)[0]]
-    sandbox.run("mkdir -p boards/tiny-sudoku/v1")
-    sandbox.run("cp leaderboards/tiny-sudoku/v1/protocol.toml boards/tiny-sudoku/v1/")
     done = sandbox.run(f"{IN_FULL.get(command, command)} --json")
     found = json.loads(done.out)
     if isinstance(found, list):
