@@ -18,7 +18,7 @@ COMMANDS = {
     "list": ("dare.cli.list", "List papers, models, tasks, algorithms, samplers or runs."),
     "show": ("dare.cli.show", "Show a paper: its claims, configurations and deviations."),
     "reproduce": ("dare.cli.reproduce", "Reproduce a paper: baseline, seeds, verdict."),
-    "train": ("dare.cli.train", "Train one seed of one configuration."),
+    "train": ("dare.cli.train", "Make the embedded base checkpoint by its recipe."),
     "compare": ("dare.cli.compare", "Compare algorithms under one budget, paired by seed."),
     "rescore": ("dare.cli.rescore", "Score stored generations again, without a model."),
     "verdict": ("dare.cli.verdict", "Judge a run against a published number."),

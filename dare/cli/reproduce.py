@@ -61,7 +61,7 @@ def _scale(model: str | None, given: str | None) -> str:
 
 
 def _resolve(reproduction: Reproduction, options: dict[str, Any]) -> tuple[RunConfig, Origins]:
-    from dare.config import environment_layer, file_layer
+    from dare.config import environment_layer, file_layer, resolve
     from dare.training.experiment import parse_overrides
 
     layers: dict[str, dict[str, Any]] = {}
@@ -72,7 +72,13 @@ def _resolve(reproduction: Reproduction, options: dict[str, Any]) -> tuple[RunCo
     if options["control"] != "none":
         layers["--control"] = {"control": options["control"]}
     scale = _scale(options["model"], options["scale"])
-    return reproduction.resolve(scale, options["task"], options["model"], layers)
+    values = reproduction.configs(scale, options["task"], options["model"])
+    # A flag is stronger than a file or a variable, also where it chose the values to start from.
+    if options["model"] is not None:
+        layers["--model"] = {"model.name": values["model"]["name"].value}
+    if options["task"] is not None:
+        layers["--task"] = {"task.name": values["task"]["name"].value}
+    return resolve(values, layers)
 
 
 def _seeds(reproduction: Reproduction, config: RunConfig, given: str | None) -> tuple[int, ...]:

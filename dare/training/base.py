@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.utils import logging as transformers_logging
 
 from dare.config import Frozen
 from dare.diffusion.keys import RunKey
@@ -244,6 +245,7 @@ def make_base(recipe: BaseRecipe, folder: Path, progress: Progress) -> dict[str,
     Returns (and writes as ``recipe.json``) the recipe, the held-out accuracy of both stages,
     the weights' SHA-256, and how they compare with the checkpoint that ships with dare.
     """
+    transformers_logging.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
     state = folder / "state.pt"
     model, clean_accuracy = train_base(recipe, state, progress)

@@ -64,8 +64,9 @@ def metadata(reproduction: Reproduction) -> tuple[bool, str]:
 
 
 def round_trip(reproduction: Reproduction) -> tuple[bool, str]:
-    """Every scale and task resolves, survives JSON, and its algorithm accepts its options."""
+    """Every scale and task resolves, survives JSON, and names options and a protocol that exist."""
     from dare.algorithms import config_class
+    from dare.tasks import protocols
 
     count = 0
     for scale, tasks in reproduction.tasks.items():
@@ -75,6 +76,7 @@ def round_trip(reproduction: Reproduction) -> tuple[bool, str]:
             if again.digest() != config.digest():
                 return False, f"{scale}/{task} changes in a round trip"
             config_class(config.algorithm)(**config.algorithm_options)
+            protocols.get(config.task.name, config.task.protocol)
             count += 1
     return count > 0, f"{count} configurations"
 

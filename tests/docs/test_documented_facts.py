@@ -20,9 +20,9 @@ from dare.grading import arithmetic, math_worker, strict, text
 from dare.leaderboard.files import find_boards
 from dare.models import registry
 from dare.models.tiny import CHARACTERS, VOCABULARY
-from dare.results import expectation, stats
+from dare.results import control, expectation, rule, stats
 from dare.results.plan import estimate
-from dare.results.verdict import MARGINS
+from dare.results.verdict import MARGINS, Policy
 from dare.tasks import protocols, sudoku4, tables
 from dare.training.base import BaseRecipe
 
@@ -131,6 +131,28 @@ def test_what_a_table_cell_can_show() -> None:
             stats.detectable_paired(0.1, n), stats.detectable_paired(0.2, n),
         )  # fmt: skip
         assert shown == [f"{100 * value:.1f}" for value in points], name
+
+
+def test_the_constants_of_the_rules() -> None:
+    said = STATISTICS.replace("\n", " ")
+    assert f"{100 * expectation.LEVEL:.0f} % prediction interval for the mean of m more" in said
+    assert f"must be {expectation.MINIMUM_GAIN:g} points or more" in said
+    assert f"No seed may gain {control.ALLOWED_GAIN:g} points or more" in said
+    assert f"({stats.DRAWS:,} draws, fixed stream)" in said
+    assert f"prior of {rule.PRIOR_DF} degrees of freedom at SD δ/{rule.PRIOR_DIVISOR}" in said
+    assert Policy().min_seeds == 3
+    assert expectation.REFERENCE_SEEDS == 10
+
+
+def test_three_seeds_and_ten() -> None:
+    """The example of a difference that three seeds could not show."""
+    said = STATISTICS.replace("\n", " ").replace("−", "-")
+    three = re.findall(r"^spg - diffu-grpo .* (-[\d.]+) \[", README, re.M)
+    seen = re.findall(r"could have detected ([\d.]+)", README)
+    assert f"({three[0]} points, detectable {seen[0]})" in said
+    board = read("leaderboards/tiny-sudoku/v1/README.md")
+    (ten,) = re.findall(r"spg against diffu-grpo: (\S+) \[(\S+), (\S+)\], shown to be lower", board)
+    assert "({}, from {} to {}, on the board".format(*ten) in said
 
 
 def mean_of_largest(count: int) -> float:
