@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dare.errors import Missing, UsageProblem
-from dare.evaluation.regrade import regrade_run
 from dare.evaluation.outcomes import content_sha, item_sha
+from dare.evaluation.regrade import regrade_run
 from dare.evaluation.rescore import rescore_file
 from dare.evaluation.rescore_record import Provenance, write_regrade, write_rescore
 from dare.results.record import Metric
