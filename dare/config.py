@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -217,7 +218,9 @@ def resolve(
         config = RunConfig.model_validate(unflatten(values))
     except ValidationError as error:
         raise UsageProblem(
-            "the configuration is not valid", _explain(error), "dare show PAPER --config SCALE"
+            "the configuration is not valid",
+            _explain(error, values),
+            f"dare show {values.get('paper', 'PAPER')} --config {values.get('scale', 'SCALE')}",
         ) from error
     for path in flatten(config.model_dump(mode="json")):
         origins.setdefault(path, "default")
@@ -262,9 +265,14 @@ def json_or_text(text: str) -> Any:
         return text
 
 
-def _explain(error: ValidationError) -> str:
+def _explain(error: ValidationError, known: Mapping[str, Any]) -> str:
+    """What is wrong where; for a name that does not exist, the nearest that does."""
     problems = []
     for item in error.errors():
         where = ".".join(str(part) for part in item["loc"]) or "config"
-        problems.append(f"{where}: {item['msg'].removeprefix('Value error, ')}")
+        text = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            near = get_close_matches(where, [path for path in known if path != where], n=1)
+            text = "there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
+        problems.append(f"{where}: {text}")
     return "; ".join(problems)

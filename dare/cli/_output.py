@@ -189,8 +189,8 @@ class Row:
         self._owner.changed(self)
 
     def seconds_left(self) -> float | None:
-        """Estimated from the pace so far; None before there is one."""
-        if not self.total or not self.completed:
+        """Estimated from the pace so far; None before a twentieth is done: loading has no pace."""
+        if not self.total or self.completed < 0.05 * self.total:
             return None
         elapsed = self._owner.clock() - self._started
         return max(0.0, elapsed * (self.total - self.completed) / self.completed)

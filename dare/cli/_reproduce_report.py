@@ -123,17 +123,34 @@ def _print(
     for run in runs:
         say(f"  seed {run.record.seeds['run']}: {curve(run.events)}")
     say()
+    if "gain" in verdict.numbers and "minimum_gain" in verdict.numbers:
+        say(gain_line(verdict.numbers))
     say(verdict.sentence)
     for note in verdict.notes:
         say(f"note: {note}")
     if config.model.name.startswith("tiny-"):
         say(HANDICAP)
     folder = runs[0].folder
+    elsewhere = "" if str(folder.parent) == "runs" else f" --runs {folder.parent}"
+    onwards = (
+        "dare compare grpo spg" if config.scale == "tiny" else f"dare reproduce {reproduction.name}"
+    )
     next_command(
-        "dare compare grpo spg",
+        onwards + elsewhere,
         f"dare rescore {folder} --check",
         f"dare show {reproduction.name} --claims",
     )
+
+
+def gain_line(numbers: dict[str, Any]) -> str:
+    """The gain over the base, with its interval over seeds and problems."""
+    line = f"gain over the base {numbers['gain']:+.1f} points"
+    if "gain_over_problems" in numbers:
+        paired = numbers["gain_over_problems"]
+        ends = [paired["lo"], paired["hi"], paired["seed_lo"], paired["seed_hi"]]
+        known = [end for end in ends if end is not None]
+        line += f" [{min(known):+.1f}, {max(known):+.1f}], p = {paired['p']:.2g}"
+    return f"{line}; at least {numbers['minimum_gain']:.0f} wanted"
 
 
 def _row(name: str, run: Finished) -> list[object]:

@@ -27,7 +27,7 @@ def print_result(result: Rescore, regrade: Regrade | None, claim: Claim | None, 
     table(("metric", "value", "count", "95 % interval"), scores, right=("value", "count"))
     say()
     if claim is not None:
-        say(_against(result, claim))
+        say(_against(result, claim) if comparable(result, claim) else _not_compared(result, claim))
     if result.out_of != result.n:
         say("The interval of the pooled score takes its parts as independent: it is too narrow.")
     for line in (_reference_line(result), _status_line(result), _unjudged_line(result)):
@@ -35,19 +35,27 @@ def print_result(result: Rescore, regrade: Regrade | None, claim: Claim | None, 
             say(line)
     if regrade is not None:
         _print_changes(regrade)
-    if result.disagreeing:
-        _rows_table("differs from the reference columns", result.disagreeing, result, show)
+    _rows_table(result.disagreeing, result, show)
     if strict is not None:
-        n = len(result.differing)
-        say(f"The two graders differ on {n} of {result.n} rows.")
-        if n and show:
-            _rows_table("graders differ", result.differing, result, show)
+        say(f"The two graders differ on {len(result.differing)} of {result.n} rows.")
+        _rows_table(result.differing, result, show)
 
 
 def _score_row(metric: Metric) -> tuple[str, ...]:
     count = f"{metric.points}/{metric.out_of}"
     interval = "-" if metric.ci is None else f"{metric.ci.lo:.1f} .. {metric.ci.hi:.1f}"
     return metric.name, f"{metric.value:.2f}", count, interval
+
+
+def comparable(result: Rescore, claim: Claim) -> bool:
+    """Whether the score is of the protocol of the published number."""
+    from dare import tasks
+
+    return result.protocol == (claim.protocol or tasks.get(result.task).protocols[0])
+
+
+def _not_compared(result: Rescore, claim: Claim) -> str:
+    return f"{claim.id} is a number under another protocol than {result.protocol}: not compared."
 
 
 def _against(result: Rescore, claim: Claim) -> str:
@@ -80,11 +88,14 @@ def _status_line(result: Rescore) -> str:
 
 
 def _unjudged_line(result: Rescore) -> str:
-    rows = [str(row.row) for row in result.unjudged]
-    if not rows:
-        return ""
-    shown = ", ".join(rows[:12]) + (", ..." if len(rows) > 12 else "")
-    return f"No verdict, counted as not right: row {shown}."
+    reasons: dict[str, list[str]] = {}
+    for row in result.unjudged:
+        reasons.setdefault(row.why_unjudged or "", []).append(str(row.row))
+    groups = []
+    for why, rows in reasons.items():
+        shown = ", ".join(rows[:12]) + (", ..." if len(rows) > 12 else "")
+        groups.append(f"{'row' if len(rows) == 1 else 'rows'} {shown} ({why})")
+    return f"No verdict, counted as not right: {'; '.join(groups)}." if groups else ""
 
 
 def _print_changes(regrade: Regrade) -> None:
@@ -102,13 +113,15 @@ def _print_changes(regrade: Regrade) -> None:
         say(f"Not recomputed (needs more than the outputs): {', '.join(regrade.not_recomputed)}.")
 
 
-def _rows_table(title: str, rows: Sequence[Scored], result: Rescore, show: int) -> None:
+def _rows_table(rows: Sequence[Scored], result: Rescore, show: int) -> None:
+    if not rows or not show:
+        return
     lines = []
     for row in rows[:show]:
-        strict = "-" if row.strict is None else _verdict(row.strict)
-        gold = _cut(_gold(row.item.gold))
-        lines.append((row.row, _verdict(row.grade), strict, gold))
-    table(("row", result.protocol, "strict", "gold"), lines, right=("row",))
+        strict = () if row.strict is None else (_verdict(row.strict),)
+        lines.append((row.row, _verdict(row.grade), *strict, _cut(_gold(row.item.gold))))
+    second = () if result.strict_correct is None else ("strict",)
+    table(("row", result.protocol, *second, "gold"), lines, right=("row",))
     if len(rows) > show:
         say(f"... and {len(rows) - show} more (--show {len(rows)} prints all)")
 
@@ -140,12 +153,14 @@ def differences(result: Rescore, regrade: Regrade | None) -> list[str]:
     if regrade is not None:
         return [change.where for change in regrade.changes]
     if result.agreement is None:
+        from dare import tasks
         from dare.errors import UsageProblem
 
+        why = "it has no column reference_correct or reference_correct_cells"
+        if result.protocol != (first := tasks.get(result.task).protocols[0]):
+            why = f"reference columns are about protocol {first}, not {result.protocol}"
         raise UsageProblem(
-            f"{result.source} has nothing to check against",
-            "it has no column reference_correct or reference_correct_cells",
-            "leave --check out",
+            f"{result.source} has nothing to check against", why, "leave --check out"
         )
     return [f"row {row.row}" for row in result.disagreeing]
 
@@ -160,7 +175,9 @@ def document(result: Rescore, regrade: Regrade | None, claim: Claim | None) -> d
         "protocol": result.protocol,
         "n": result.n,
         "metrics": result.metrics(),
-        "claim": None if claim is None else {"id": claim.id, "value": claim.value},
+        "claim": {"id": claim.id, "value": claim.value}
+        if claim is not None and comparable(result, claim)
+        else None,
         "reference": None
         if result.agreement is None
         else {"equal": result.agreement[0], "rows": result.agreement[1]},

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from dare.cli._output import Progress, Row, note, progress
 
+STOPPING = "stopping at the next safe point ... (Ctrl-C again stops at once)"
+
 if TYPE_CHECKING:
     from dare.training.experiment import Finished
     from dare.training.launch import Placed, Unit
@@ -31,13 +33,13 @@ def run_with_progress(
         )
     reused = [unit for unit in placed if unit.finished]
     if reused:
-        note(f"{len(reused)} of {len(placed)} runs were finished before and are reused")
+        note(f"{len(reused)} of {counted(len(placed))} finished before and reused")
     if len(reused) < len(placed):
         workers = min(jobs or default_jobs(), len(placed) - len(reused))
-        note(f"{len(placed) - len(reused)} runs, {workers} at once, in {root}/")
+        note(f"{counted(len(placed) - len(reused))} to do, {workers} at once, in {root}/")
         with progress() as bars:
             report = _Report(bars, [unit for unit in placed if not unit.finished])
-            run_units(placed, workers, report)
+            run_units(placed, workers, report, lambda: note(STOPPING))
     return [Finished.read(unit.folder) for unit in placed]
 
 
@@ -46,7 +48,8 @@ class _Report:
 
     def __init__(self, bars: Progress, units: Sequence[Placed]) -> None:
         self.bars, self.units = bars, units
-        self.overall = bars.add("all runs", total=100 * len(units))
+        self.costs = [cost(unit) for unit in units]
+        self.overall = bars.add("all runs", total=100)
         self.rows: dict[int, Row] = {}
 
     def __call__(self, _: Sequence[Placed]) -> None:
@@ -55,12 +58,33 @@ class _Report:
                 continue
             if id(unit) not in self.rows:
                 self.rows[id(unit)] = self.bars.add(unit.unit.label, total=100)
-            row, now = self.rows[id(unit)], (percent_done(unit), unit.phase)
+            row = self.rows[id(unit)]
+            over = unit.phase in ("failed", "stopped")
+            now = (row.completed if over else percent_done(unit), unit.phase)
             if now != (row.completed, row.note):
                 row.update(*now)
-        done = sum(percent_done(unit) for unit in self.units)
+        shares = [self._percent(unit) * c for unit, c in zip(self.units, self.costs, strict=True)]
+        done = int(sum(shares) / sum(self.costs))
         if done != self.overall.completed:
             self.overall.update(done)
+
+    def _percent(self, unit: Placed) -> float:
+        row = self.rows.get(id(unit))
+        return row.completed if row is not None else 0.0
+
+
+def counted(runs: int) -> str:
+    """``1 run``, ``2 runs``."""
+    return "1 run" if runs == 1 else f"{runs} runs"
+
+
+def cost(unit: Placed) -> float:
+    """The arithmetic of a run, so that a short evaluation does not count as a training run."""
+    from dare.models import registry
+    from dare.results.plan import estimate
+
+    config = unit.unit.config
+    return estimate(config, registry.describe(config.model.name)).flops
 
 
 def percent_done(unit: Placed) -> int:

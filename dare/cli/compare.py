@@ -223,11 +223,12 @@ def _print(
     say()
     for line in [*render_forest(comparison, console().width), *footer(comparison)]:
         say(line)
-    say(f"protocol sheet {sheet.digest()}")
     if sheet.base_sha256 and options["model"] is None:
         say(HANDICAP)
+    elsewhere = "" if str(options["root"]) == "runs" else f" --runs {options['root']}"
+    scale = "" if options["scale"] == "tiny" else f" --scale {options['scale']}"
     next_command(
         f"cat {folder}/comparison.md",
-        "dare leaderboard build",
-        f"dare compare {' '.join(sheet.algorithms)} --seeds 0-9",
+        f"dare compare {' '.join(sheet.algorithms)} --seeds 0-9{scale}{elsewhere}",
+        "dare leaderboard check",
     )

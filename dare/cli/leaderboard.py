@@ -7,7 +7,7 @@
     dare leaderboard add llada-8b-instruct --reported d1
     dare leaderboard add llada-8b-instruct --rescored RUN RUN
 
-``check`` ends with status 1 when a board cannot be trusted.
+``check`` and ``build`` end with status 1 when a board cannot be trusted.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dare.leaderboard.build import CellTable, Table
+    from dare.leaderboard.check import Problem
     from dare.leaderboard.schema import Entry, Protocol
 
 STATES = ("submitted", "replayed")
@@ -53,15 +54,22 @@ def command() -> None:
 @click.argument("board", required=False)
 @_common
 def build(board: str | None, root: Path | None, as_json: bool) -> None:
-    """Write the table (README.md) of BOARD, or of every board."""
+    """Write the table (README.md) of BOARD, or of every board.
+
+    Refused, with exit status 1, when rows were forged, changed or removed.
+    """
     from dare.cli._output import next_command, note, print_json
     from dare.leaderboard.add import rebuild
     from dare.leaderboard.build import build as build_table
     from dare.leaderboard.files import find_boards, read_board
+    from dare.leaderboard.mend import refuse_untrusted
     from dare.leaderboard.render import as_json as table_json
 
     tables = []
-    for folder in find_boards(root, board):
+    folders = find_boards(root, board)
+    for folder in folders:  # all of them before the first is written
+        refuse_untrusted(folder)
+    for folder in folders:
         changed = rebuild(folder)
         table = build_table(read_board(folder))
         tables.append(table)
@@ -76,15 +84,14 @@ def build(board: str | None, root: Path | None, as_json: bool) -> None:
 
 def _show(table: Table) -> None:
     from dare.cli._output import heading, say
-    from dare.cli._output import table as grid
     from dare.leaderboard.render import overview, tasks_of
 
     heading(f"{table.protocol.name}  {table.protocol.title}")
     if len(table.cells) > 1:
-        grid(("algorithm", *tasks_of(table.protocol), "state"), overview(table))
+        _grid(("algorithm", *tasks_of(table.protocol), "state"), overview(table))
     else:
         _show_ranks(table.cells[0])
-    measured = sum(len(part.rows) for part in table.cells)
+    measured = len({row.entry for part in table.cells for row in part.rows})
     say(
         f"{measured} measured, {len(table.reported)} reported and "
         f"{len(table.withdrawn)} withdrawn rows"
@@ -93,7 +100,6 @@ def _show(table: Table) -> None:
 
 def _show_ranks(part: CellTable) -> None:
     from dare.cli._output import say
-    from dare.cli._output import table as grid
     from dare.leaderboard.render import number
 
     cell = part.cell
@@ -112,7 +118,41 @@ def _show_ranks(part: CellTable) -> None:
         for row in part.rows
     ]
     columns = ("rank", "algorithm", "value", "95 % interval", "seeds", "state")
-    grid(columns, rows, right=("rank", "value", "seeds"))
+    _grid(columns, rows, right=("rank", "value", "seeds"))
+
+
+GAP = 3  # what the console puts between two columns
+
+
+def _grid(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
+) -> None:
+    """A table whose cells are wrapped at spaces, the widest columns first.
+
+    The console would divide a long name anywhere to even the columns out.
+    """
+    import textwrap
+
+    from dare.cli._output import console
+    from dare.cli._output import table as grid
+    from dare.cli._problems import printable
+
+    cells = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    by_column = list(zip(columns, *cells, strict=True))
+    widths = [max(map(len, column)) for column in by_column]
+    least = [max(len(word) for cell in column for word in cell.split()) for column in by_column]
+    room = console().width - GAP * (len(columns) - 1)
+    while sum(widths) > room and widths != least:
+        wrapped = [i for i in range(len(widths)) if widths[i] > least[i]]
+        widths[max(wrapped, key=widths.__getitem__)] -= 1
+    lines = [
+        [
+            "\n".join(textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False))
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        for row in cells
+    ]
+    grid(columns, lines, right=right)
 
 
 @command.command()
@@ -147,8 +187,20 @@ def check(board: str | None, against: str, root: Path | None, as_json: bool) -> 
             say(f"  {problem.where}: {problem.what}")
             if problem.help:
                 say(f"    help: {problem.help}")
-    next_command("dare leaderboard build" if bad else "dare leaderboard diff")
+    next_command(*_after_check(dict(zip(folders, found.values(), strict=True)), against))
     return 1 if bad else 0
+
+
+def _after_check(found: dict[Path, list[Problem]], against: str) -> list[str]:
+    """Restore first: a table built from broken rows would hide that they are broken."""
+    from dare.leaderboard.mend import remedies
+
+    problems = [problem for of_one in found.values() for problem in of_one]
+    if not problems:
+        return ["dare leaderboard diff"]
+    if all(problem.by_build for problem in problems):
+        return ["dare leaderboard build"]
+    return [c for folder, of_one in found.items() for c in remedies(folder, of_one, against)]
 
 
 @command.command()

@@ -203,9 +203,31 @@ def show_kinds(kinds: list[str], root: Path, as_json: bool) -> None:
 
 def _next(kinds: list[str], found: dict[str, list[Row]]) -> tuple[str, ...]:
     if kinds == ["runs"] and found["runs"]:
-        newest = found["runs"][-1]["path"]
-        return (f"dare rescore {newest}", "dare verdict RUN --claim d1/diffu-grpo/gsm8k/256")
+        return _after_runs(found["runs"])
     return tuple(KINDS[name].next for name in kinds)
+
+
+def _after_runs(rows: list[Row]) -> tuple[str, ...]:
+    """Grade the newest complete run again; judge it, or run the paper where no claim applies."""
+    from dare.results.rundir import read_record
+
+    complete = [row for row in rows if row["state"] == "complete"]
+    if not complete:
+        return (_reproduce(rows[-1]["run"]),)
+    newest = complete[-1]
+    rescore = f"dare rescore {newest['path']}"
+    # The embedded model is in no paper: its runs are never comparable with a published number.
+    if read_record(newest["path"]).config.get("scale") in ("tiny", "ci"):
+        return rescore, _reproduce(newest["run"])
+    return rescore, f"dare verdict {newest['path']} --claim d1/diffu-grpo/gsm8k/256"
+
+
+def _reproduce(run: str) -> str:
+    """``dare reproduce`` for the paper in a run's name; the baseline's names none."""
+    from dare import reproductions
+
+    named = [paper for paper in reproductions.names() if f"-{paper}-" in run]
+    return f"dare reproduce {named[0]}" if named else KINDS["runs"].next
 
 
 def _cell(value: Any) -> object:

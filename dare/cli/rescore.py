@@ -206,9 +206,12 @@ def _next(
     folder: Path | None,
 ) -> list[str]:
     """Commands that lead on."""
+    from dare.cli._rescore_report import comparable
+
+    judged = claim is not None and comparable(result, claim)
     if folder is not None:
         steps = [f"dare rescore {folder} --check"]
-        return [f"dare verdict {folder} --claim {claim.id}", *steps] if claim else steps
+        return [f"dare verdict {folder} --claim {claim.id}", *steps] if claim and judged else steps
     if regrade is not None:
         from dare import reproductions
 
@@ -216,7 +219,8 @@ def _next(
         known = paper in reproductions.names()
         return [f"dare show {paper} --claims" if known else "dare list runs"]
     if claim is not None:
-        return [f"dare rescore {file} --claim {claim.id} --save"]
+        other = "" if judged else f" --protocol {result.protocol}"
+        return [f"dare rescore {file} --claim {claim.id}{other} --save"]
     if result.protocol == "d1":
         return [f"dare rescore {file} --claim d1/baseline/{result.task}/{_length(file)} --save"]
     return [f"dare rescore {file} --task {result.task} --protocol {result.protocol} --save"]

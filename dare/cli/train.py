@@ -8,7 +8,34 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from dare.errors import UsageProblem
     from dare.training.base import BaseRecipe
+
+
+class _StepsCommand(click.Command):
+    """Says in three parts what ``--steps`` takes; the parser only counts its arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter:
+            raise
+        except click.UsageError as error:
+            short = isinstance(error, click.BadOptionUsage) and error.option_name == "--steps"
+            if not short:
+                raise
+            raise _bad_steps(" ".join(given).partition("--steps")[2].lstrip(" =")) from error
+
+
+def _bad_steps(given: str) -> UsageProblem:
+    from dare.errors import UsageProblem
+
+    return UsageProblem(
+        f"'--steps' cannot be '{given}'",
+        "it takes two numbers, CLEAN and MIXED steps, each 0 or more and not both 0",
+        "dare train base --steps 1000 150",
+    )
 
 
 @click.group(help="Train the base checkpoint of the embedded task.")
@@ -16,7 +43,7 @@ def command() -> None:
     pass
 
 
-@command.command("base")
+@command.command("base", cls=_StepsCommand)
 @click.option("--model", default="tiny-llada", show_default=True, help="Embedded model to make.")
 @click.option(
     "--out",
@@ -39,6 +66,8 @@ def base(
 
     if model != "tiny-llada":
         raise unknown_name("embedded model", model, ["tiny-llada"], "dare list models")
+    if steps is not None and (min(steps) < 0 or sum(steps) == 0):
+        raise _bad_steps(f"{steps[0]} {steps[1]}")
     folder = out or Path("runs") / f"base-{model}"
     if (folder / "model.safetensors").exists():
         raise UsageProblem(
@@ -94,7 +123,9 @@ def _show(facts: dict[str, Any], folder: Path, as_json: bool) -> None:
             ["mixed (the base)", f"{100 * facts['accuracy']:.1f}"],
         ],
     )
-    say(f"weights SHA-256 {facts['weights_sha256']}")
+    say("SHA-256 over the weight files' names and contents:")
+    say(facts["weights_sha256"], indent=2)
     say(facts["against_shipped"])
-    say("The base is handicapped on purpose: half of the last demonstrations were weak.")
+    if facts["recipe"]["mixed_steps"]:
+        say("The base is handicapped on purpose: half of the last demonstrations were weak.")
     next_command(f"dare reproduce d1 --model {folder}")

@@ -9,6 +9,13 @@ from dare.results.record import Metric, Outcome
 from dare.results.summary import metrics_of, share_metric
 from dare.tasks.base import Item, Task
 
+STRICT = "strict"
+
+
+def score_name(task: Task, protocol: str) -> str:
+    """What the score of ``protocol`` is called: the strict one counts right answers always."""
+    return "accuracy" if protocol == STRICT else task.metric
+
 
 @runtime_checkable
 class CountsCells(Protocol):
@@ -24,7 +31,7 @@ def task_metrics(
 
     ``items`` are the problems of ``outcomes`` in the same order.
     """
-    metrics = metrics_of(outcomes, task.metric)
+    metrics = metrics_of(outcomes, score_name(task, protocol))
     n = len(outcomes)
     if isinstance(task, CountsCells):
         counts = [task.cells(i, o.output) for i, o in zip(items, outcomes, strict=True)]

@@ -24,13 +24,15 @@ from typing import Any, Protocol, runtime_checkable
 
 from dare import tasks
 from dare.errors import UsageProblem
+from dare.evaluation.metrics import STRICT, score_name, task_metrics
 from dare.evaluation.outcomes import outcome_of
+from dare.grading import strict
+from dare.grading.text import MAX_OUTPUT
 from dare.results.record import Metric, Outcome
+from dare.results.summary import share_metric
 from dare.tasks import protocols
 from dare.tasks.base import Grade, Item, Task
 from dare.tasks.tables import BadRow, Row, bad_row, read_rows
-
-STRICT = "strict"
 
 Progress = Callable[[int], None]
 
@@ -47,7 +49,8 @@ class Scored:
     """One completion: the protocol's grade, the strict one, and somebody else's points.
 
     ``row`` counts from 1.  ``strict`` is None where the task has no strict protocol or the
-    protocol is the strict one; ``reference`` is None where the file has no such column.
+    protocol is the strict one; ``reference`` is None where the file has no such column or the
+    protocol is not the one that such columns are about.
     """
 
     row: int
@@ -65,8 +68,29 @@ class Scored:
     @property
     def unjudged(self) -> bool:
         """Whether either grader gave up: counted as not right, and listed."""
-        grades = (self.grade, self.strict)
-        return any(grade is not None and grade.status in ("timeout", "error") for grade in grades)
+        return self.why_unjudged is not None
+
+    @property
+    def why_unjudged(self) -> str | None:
+        """Why a grader gave up, the protocol's before the strict one; None where none did."""
+        for grade in (self.grade, self.strict):
+            if grade is not None and grade.status in ("timeout", "error"):
+                return _why_unjudged(self.item, self.output, grade)
+        return None
+
+
+def _why_unjudged(item: Item, output: str, grade: Grade) -> str:
+    if grade.status == "timeout":
+        return "the comparison took too long"
+    if isinstance(item.gold, dict) and "answer" in item.gold and item.gold["answer"] is None:
+        return "no ground truth"
+    if grade.extracted is None and len(output) > MAX_OUTPUT:
+        return "the output is too long"
+    if grade.extracted is not None and len(grade.extracted) >= strict.MAX_ANSWER:
+        return "the answer is too long"
+    if isinstance(item.gold, dict) and "numbers" in item.gold:
+        return "the value is too large to compute"
+    return "the answer cannot be compared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,22 +153,17 @@ class Rescore:
 
     def score(self) -> Metric:
         """The protocol's score with its Wilson interval, in percent."""
-        from dare.results.summary import share_metric
-
-        return share_metric(tasks.get(self.task).metric, self.points, self.out_of, self.n)
+        name = score_name(tasks.get(self.task), self.protocol)
+        return share_metric(name, self.points, self.out_of, self.n)
 
     def strict_score(self) -> Metric | None:
         """The strict accuracy with its Wilson interval, in percent."""
-        from dare.results.summary import share_metric
-
         if self.strict_correct is None:
             return None
         return share_metric("strict_accuracy", self.strict_correct, self.n, self.n)
 
     def metrics(self) -> list[Metric]:
         """All metrics of a record: the task's own and the strict accuracy."""
-        from dare.evaluation.metrics import task_metrics
-
         items = [row.item for row in self.rows]
         task = tasks.get(self.task)
         strict = self.strict_score()
@@ -165,6 +184,9 @@ def rescore_file(
 ) -> Rescore:
     """Grade every row of ``path`` (JSON lines, CSV or parquet) under ``protocol`` and strictly.
 
+    The file's reference columns are compared under the task's first protocol only: they hold
+    what the published evaluation counted.
+
     ``progress`` is called with the number of rows done after each one.  Raises
     ``UsageProblem`` naming the first row that lacks a column or has a gold of the wrong kind.
     """
@@ -184,6 +206,10 @@ def rescore_file(
         # A lone surrogate has no UTF-8 form; the record could not hold it.
         output = row["generation"].encode("utf-8", "replace").decode()
         reference = _reference(path, number, row)
+        if protocol != benchmark.protocols[0]:
+            reference = None
+        if not rows and STRICT in benchmark.protocols:
+            strict.warm_up(task)
         rows.append(score(benchmark, item, output, protocol, number, reference))
         if progress:
             progress(number)
@@ -196,10 +222,10 @@ def score(
     task: Task, item: Item, output: str, protocol: str, number: int, reference: int | None = None
 ) -> Scored:
     """Both grades of one completion."""
-    strict = None
+    second = None
     if protocol != STRICT and STRICT in task.protocols:
-        strict = task.grade(item, output, STRICT)
-    return Scored(number, item, output, task.grade(item, output, protocol), strict, reference)
+        second = task.grade(item, output, STRICT)
+    return Scored(number, item, output, task.grade(item, output, protocol), second, reference)
 
 
 def _item(path: Path, number: int, row: Row, task: Rescorable) -> Item:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from dare.config import canonical_json
+from dare.evaluation.metrics import STRICT
 from dare.evaluation.outcomes import content_sha
 from dare.evaluation.regrade import ITEMS, Regrade
-from dare.evaluation.rescore import STRICT, Rescore, item_lines
+from dare.evaluation.rescore import Rescore, item_lines
 from dare.grading import d1, strict
 from dare.results.environment import code_identity, environment
 from dare.results.files import write_atomic

@@ -3,6 +3,7 @@ r"""Reading a plain number out of an answer: exact, cheap, and without a parser 
 rational("$1,234.50")      Fraction(2469, 2)
 rational("\\frac{3}{4}")   Fraction(3, 4)
 rational("18 dollars")     None; rational("18 dollars", units=True) is 18
+stated_number("x = 18 dollars")    Fraction(18, 1)
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ _DRESSING = (
     ("\\$", "$"), ("{,}", ","), ("\\,", ""), ("\\!", ""), ("\\;", ""), ("\\ ", " "), ("~", " "),
     ("\\(", ""), ("\\)", ""), ("\\[", ""), ("\\]", ""), ("\u2212", "-"),
 )  # fmt: skip
+_INSIDE = (
+    ("\\$", "$"), ("£", "$"), ("€", "$"), ("{,}", ","), ("\\,", ""), ("\\!", ""), ("\\;", ""),
+    ("\\ ", " "), ("~", " "), ("\u2212", "-"),
+)  # fmt: skip
 # A word after a number is its unit, unless it changes the value.
 _UNIT = re.compile(r"\s*(?:\\(?:text|mbox|mathrm)\s*\{[^{}]*\}|\\?%|\^?\{?\\circ\}?|°)\s*\.?$")
 _WORDS = re.compile(r"\s+(?P<words>[A-Za-z][A-Za-z ./²³-]*[A-Za-z²³.])$")
@@ -34,8 +39,23 @@ _NOT_UNITS = frozenset(
         dozen dozens half third quarter""",
     )
 )
-_HARMLESS = frozenset(("e", "over", "plus", "times", "mod"))  # in a sentence with one number
-_ANY_NUMBER = re.compile(r"(?<![\w.,/])[-+]?\$?[0-9][0-9,]*(?:\.[0-9]+)?(?![\w/])")
+# Behind a number these make another statement of it.
+_NOT_STATED = _NOT_UNITS | frozenset(
+    re.findall(
+        r"\w+",
+        """not no non never nor neither none without except isnt wrong incorrect false untrue
+        or and if i k""",
+    )
+)
+_WRAPPED = re.compile(
+    r"\$(.+)\$|\\\((.+)\\\)|\\\[(.+)\\\]|\\(?:text|mbox|mathrm|mathbf|textbf) ?\{([^{}]*)\}"
+    r"|\\?(?:boxed|fbox) ?\{([^{}]*)\}?"
+)
+_STATED = re.compile(
+    r"(?:[A-Za-z] ?= ?)?(?P<value>[^=]*?[0-9}])"
+    r"(?: ?\\(?:text|mbox|mathrm) ?\{(?P<text>[^{}]*)\}| (?P<words>[A-Za-z ]+))?\.?"
+)
+_UNIT_WORDS = re.compile(r" ?[A-Za-z]+(?: [A-Za-z]+){0,4}\.? ?")
 
 
 def undressed(text: str) -> str:
@@ -86,10 +106,29 @@ def _without_unit(body: str) -> str:
     return body
 
 
-def only_number(text: str) -> Fraction | None:
-    """The number in a sentence that holds exactly one ("Janet makes $18 a day."), else None."""
-    body = undressed(text)
-    found = _ANY_NUMBER.findall(body)
-    if len(found) != 1 or (_NOT_UNITS - _HARMLESS) & set(re.findall(r"[a-z]+", body.lower())):
+def stated_number(text: str) -> Fraction | None:
+    """The number that ``text`` states as a final answer, or None.
+
+    All of ``text`` must be: a name of one letter and ``=`` (may be left out), a number as in
+    :func:`rational`, and up to five words of a unit.  A relation, a negation, ``!``, ``%``, a
+    tag, a control character or a second number is no dress of a number.
+    """
+    body = re.sub(r"[ \t\r\n\u00a0]+", " ", text).strip(" ")
+    if len(body) > MAX_DIGITS or not body.isprintable():
         return None
-    return rational(found[0].rstrip(","))
+    while match := _WRAPPED.fullmatch(body):
+        body = next(group for group in match.groups() if group is not None).strip(" ")
+    for old, new in _INSIDE:
+        body = body.replace(old, new)
+    match = _STATED.fullmatch(body.strip(" "))
+    if match is None:
+        return None
+    unit = match["text"] if match["text"] is not None else match["words"]
+    if unit is not None and not _is_unit(unit):
+        return None
+    return _value(match["value"])
+
+
+def _is_unit(text: str) -> bool:
+    words = re.findall(r"[a-z]+", text.lower())
+    return _UNIT_WORDS.fullmatch(text) is not None and _NOT_STATED.isdisjoint(words)

@@ -4,9 +4,10 @@ It reads the output up to its first end-of-text token, at most the last 64 KB of
 the last balanced ``\boxed{...}``, else the last closed ``<answer>`` pair.  Nothing else counts:
 no number found somewhere in the reasoning, no half-closed tag.
 
-* gsm8k: the exact number, whatever its dress (currency, commas, units, ``18.00``)
+* gsm8k: the exact number and nothing beside its dress (currency, commas, units, ``x =``)
 * math500: mathematical equality by math-verify (up to its numeric tolerance, 6 decimals)
-* countdown: exact value, every number exactly once, only ``+ - * /`` and parentheses
+* countdown: exact value, every number exactly once, only ``+ - * /`` and parentheses; a
+  right-hand side must be the target
 * sudoku: any legal grid that keeps the clues (a puzzle may have several solutions)
 
 A comparison that runs out of time is status ``timeout``, one that breaks is ``error``; both
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from dare.grading.arithmetic import NotArithmetic, OutOfBounds, evaluate
 from dare.grading.d1 import uses_exactly
 from dare.grading.math_worker import MathWorker, shared_worker
-from dare.grading.rational import only_number, rational, undressed
+from dare.grading.rational import rational, stated_number, undressed
 from dare.grading.text import (
     last_answer,
     last_balanced_box,
@@ -31,44 +32,50 @@ from dare.grading.text import (
 )
 from dare.tasks.base import Grade, Status
 
-ID = "strict/1"  # the version of this implementation, for records
+ID = "strict/2"  # the version of this implementation, for records
 
 READ = 64 * 1024  # characters at the end of an output that are looked at
 MAX_ANSWER = 2000
 
 
-def gsm8k(completion: str, answer: str | None, worker: MathWorker | None = None) -> Grade:
-    """Whether the answer is the number ``answer`` (None: there is no gold, status ``error``)."""
-    return _mathematical(completion, answer, worker, prose=True)
+def warm_up(task: str) -> None:
+    """Start what grading ``task`` needs, so that its first answer is not charged for it."""
+    if task == "math500":
+        shared_worker().compare("1", "1")
+
+
+def gsm8k(completion: str, answer: str | None) -> Grade:
+    """Whether the answer is the number ``answer``.
+
+    Status ``error`` when there is no gold number (None) or the answer is too long.
+    """
+    candidate = answer_text(completion)
+    if candidate is None:
+        return Grade(False, 0, 1, None, why_no_answer(completion[-READ:]), False)
+    wanted = None if answer is None else rational(answer)
+    if wanted is None or len(candidate) > MAX_ANSWER:
+        return Grade(False, 0, 1, shown(candidate), "error", True)
+    right = stated_number(candidate) == wanted
+    return Grade(right, int(right), 1, shown(candidate), "ok", True)
 
 
 def math500(completion: str, answer: str, worker: MathWorker | None = None) -> Grade:
     """Whether the answer equals the LaTeX ``answer``."""
-    return _mathematical(completion, answer, worker, prose=False)
-
-
-def _mathematical(
-    completion: str, answer: str | None, worker: MathWorker | None, prose: bool
-) -> Grade:
     candidate = answer_text(completion)
     if candidate is None:
         return Grade(False, 0, 1, None, why_no_answer(completion[-READ:]), False)
-    if answer is None or len(candidate) > MAX_ANSWER:
+    if len(candidate) > MAX_ANSWER:
         return Grade(False, 0, 1, shown(candidate), "error", True)
-    right, status = _equal(candidate, answer, worker, prose)
+    right, status = _equal(candidate, answer, worker)
     return Grade(right, int(right), 1, shown(candidate), status, True)
 
 
-def _equal(
-    candidate: str, gold: str, worker: MathWorker | None, prose: bool
-) -> tuple[bool, Status]:
+def _equal(candidate: str, gold: str, worker: MathWorker | None) -> tuple[bool, Status]:
     if spelled(candidate) == spelled(gold):
         return True, "ok"
     wanted = rational(gold, units=True)
-    # In prose "50%" is 50; as mathematics it may also be one half, which math-verify knows.
-    found = rational(candidate, units=prose or ("\\" in candidate and "%" not in candidate))
-    if found is None and prose:
-        found = only_number(candidate)
+    # "50%" may be 50 or one half, which math-verify knows.
+    found = rational(candidate, units="\\" in candidate and "%" not in candidate)
     if found is not None and wanted is not None:
         return found == wanted, "ok"
     plain = undressed(candidate).replace("$", "")
@@ -97,9 +104,9 @@ def answer_text(completion: str) -> str | None:
     answer = last_balanced_box(text)
     if answer is None:
         answer = last_answer(text)
-    if answer is None or not answer.strip():
-        return None
-    return answer.strip()
+    # Only plain white space: a control character is part of the answer and spoils it.
+    answer = answer.strip(" \t\r\n") if answer is not None else ""
+    return answer or None
 
 
 # ---- countdown -----------------------------------------------------------------------------
@@ -114,7 +121,7 @@ _QUOTIENT = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 def countdown(completion: str, numbers: Sequence[int], target: int) -> Grade:
     """Whether the answer is an expression over exactly ``numbers`` with value ``target``.
 
-    What follows an ``=`` is not part of the expression.
+    What follows an ``=`` is not part of the expression, but must be the target.
     """
     candidate = answer_text(completion)
     if candidate is None:
@@ -130,7 +137,9 @@ def countdown(completion: str, numbers: Sequence[int], target: int) -> Grade:
 def _reaches(candidate: str, numbers: Sequence[int], target: int) -> bool:
     if len(candidate) > MAX_ANSWER:
         raise OutOfBounds("the answer is too long")
-    expression = undressed(candidate).split("=", 1)[0]
+    expression, equals, result = undressed(candidate).partition("=")
+    if equals and rational(result) != target:
+        return False
     for command, operator in _OPERATORS:
         expression = expression.replace(command, operator)
     for _ in range(expression.count("frac")):

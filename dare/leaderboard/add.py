@@ -14,7 +14,7 @@ from pathlib import Path
 from dare.errors import Missing, NotComparable, UsageProblem, unknown_name
 from dare.leaderboard import facts
 from dare.leaderboard.build import build
-from dare.leaderboard.check import duplicates, entry_problems, unequal
+from dare.leaderboard.check import duplicates, entry_problems, unequal, untrusted
 from dare.leaderboard.files import (
     ENTRIES,
     LOCK,
@@ -24,6 +24,7 @@ from dare.leaderboard.files import (
     read_board,
     write_json,
 )
+from dare.leaderboard.mend import refuse_untrusted
 from dare.leaderboard.render import render
 from dare.leaderboard.schema import (
     Entry,
@@ -205,9 +206,10 @@ def insert(folder: Path, entries: Sequence[Entry]) -> list[Path]:
     """Put ``entries`` on the board in ``folder`` and build its table; the files written.
 
     Raises ``UsageProblem`` for a row that is there already and ``NotComparable`` for one that
-    breaks a gate; then nothing is written.
+    breaks a gate, ``Untrusted`` when the board itself is broken; then nothing is written.
     """
     board = read_board(folder)
+    refuse_untrusted(folder)
     _refuse(board, entries)
     written = []
     for entry in entries:
@@ -227,6 +229,8 @@ def _refuse(board: Board, entries: Sequence[Entry]) -> None:
                 f"to take it back: dare leaderboard withdraw {board.protocol.board} {entry.id}",
             )
         problems = list(entry_problems(board.protocol, entry))
+        if entry.target is not None and entry.target not in board.lock.entries:
+            problems.append(f"challenges '{entry.target}', which is no row")
         if problems:
             raise NotComparable(
                 f"'{entry.algorithm}' cannot stand on the board {board.protocol.name}",
@@ -247,8 +251,10 @@ def _refuse(board: Board, entries: Sequence[Entry]) -> None:
 def rebuild(folder: Path) -> bool:
     """Lock entries that are not locked yet and write the table; True when a file changed.
 
-    An entry that was locked keeps its hash: if its file changed, ``check`` says so.
+    Raises ``Untrusted``, and writes nothing, when an entry fails its checks, differs from the
+    lock or is missing.
     """
+    refuse_untrusted(folder)
     board = read_board(folder)
     lock = Lock(entries=board.hashes | board.lock.entries)
     changed = lock != board.lock
@@ -262,7 +268,10 @@ def rebuild(folder: Path) -> bool:
 
 
 def withdraw(folder: Path, name: str, reason: str, today: str) -> Path:
-    """Take the row ``name`` back: it stays, struck through, with the reason; the file written."""
+    """Take the row ``name`` back: it stays, struck through, with the reason; the file written.
+
+    While other rows of the board are broken the table is left as it is; ``check`` names them.
+    """
     board = read_board(folder)
     if name not in board.lock.entries:
         raise unknown_name("row", name, board.lock.entries, "")
@@ -271,5 +280,6 @@ def withdraw(folder: Path, name: str, reason: str, today: str) -> Path:
     notice = Withdrawal(entry=name, sha256=board.lock.entries[name], date=today, reason=reason)
     path = folder / f"{WITHDRAWALS}{name}.json"
     write_json(path, notice.model_dump(mode="json", by_alias=True))
-    rebuild(folder)
+    if not untrusted(read_board(folder), folder):
+        rebuild(folder)
     return path

@@ -7,6 +7,9 @@
 * a run (configuration hash + seed) or its outcomes are counted twice,
 * an entry was changed or removed since it was locked, without a withdrawal,
 * a row of the last commit is missing from the lock, or its frozen protocol was changed.
+
+``untrusted`` is the part of it that also keeps a table from being written: a table built from
+forged or missing rows would look as good as any other.
 """
 
 from __future__ import annotations
@@ -27,11 +30,15 @@ KINDS = ("train", "eval", "rescore")
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: which file, what, and what to do."""
+    """One thing that is wrong: which file, what, and what to do.
+
+    ``by_build``: the files it follows from are sound, so building the board puts it right.
+    """
 
     where: str
     what: str
     help: str = ""
+    by_build: bool = False
 
 
 def check(folder: Path, against: str = "HEAD") -> list[Problem]:
@@ -53,17 +60,25 @@ def check(folder: Path, against: str = "HEAD") -> list[Problem]:
                 f"{name}/README.md",
                 "the table is not the function of its entries",
                 f"dare leaderboard build {board.protocol.board}",
+                by_build=True,
             )
         )
     return problems
+
+
+def untrusted(board: Board, folder: Path, against: str = "HEAD") -> list[Problem]:
+    """Why no table may be built from ``board``: broken, changed or missing rows, by file."""
+    problems = [problem for problem in judge(board) if not problem.by_build]
+    old = _as_of(folder, against)
+    return problems if old is None else [*problems, *_unlocked_since(board, old, against)]
 
 
 def judge(board: Board) -> Iterator[Problem]:
     """What is wrong with the entries, the lock and the withdrawals, taken by themselves."""
     for name, entry in sorted(board.entries.items()):
         for what in entry_problems(board.protocol, entry):
-            yield Problem(_file(board, name), what)
-        if entry.target is not None and entry.target not in board.lock.entries:
+            yield Problem(_file(board, name), what, _how(board, name))
+        if entry.target is not None and entry.target not in {**board.lock.entries, **board.entries}:
             yield Problem(_file(board, name), f"challenges '{entry.target}', which is no row")
         if entry.state == "withdrawn" and name not in board.withdrawals:
             yield Problem(_file(board, name), "is withdrawn without a reason", _how(board, name))
@@ -216,33 +231,44 @@ def _locked(board: Board) -> Iterator[Problem]:
             )
     for name in sorted(set(board.entries) - set(board.lock.entries)):
         help = f"dare leaderboard build {board.protocol.board}"
-        yield Problem(_file(board, name), "the row is not in entries.lock.json", help)
+        yield Problem(_file(board, name), "the row is not in entries.lock.json", help, True)
     for name in sorted(set(board.withdrawals) - set(board.lock.entries)):
         yield Problem(f"{board.protocol.name}/withdrawals/{name}.json", "withdraws no row")
 
 
 def _since(board: Board, folder: Path, ref: str) -> Iterator[Problem]:
     """What changed since the commit ``ref`` although it may not."""
-    files = git_files(folder, ref)
-    if files is None:
+    old = _as_of(folder, ref)
+    if old is None:
         return
-    try:
-        old = parse(files, folder)
-    except UsageProblem:
-        return  # a board that was broken then cannot bind this one
-    for name, sha in old.lock.entries.items():
-        if board.lock.entries.get(name) != sha:
-            yield Problem(
-                f"{board.protocol.name}/entries.lock.json",
-                f"'{name}' was locked at {ref} and is not any more, or not as it was",
-                "restore the line; to take a row back, withdraw it",
-            )
+    yield from _unlocked_since(board, old, ref)
     if old.protocol.name == board.protocol.name:
         for what in _frozen(old, board.protocol):
             yield Problem(
                 f"{board.protocol.name}/protocol.toml",
                 f"{what} changed since {ref}",
                 f"open v{board.protocol.major + 1} beside it, with the baseline run again",
+            )
+
+
+def _as_of(folder: Path, ref: str) -> Board | None:
+    """The board at the commit ``ref``; one that was broken then cannot bind this one: None."""
+    files = git_files(folder, ref)
+    if files is None:
+        return None
+    try:
+        return parse(files, folder)
+    except UsageProblem:
+        return None
+
+
+def _unlocked_since(board: Board, old: Board, ref: str) -> Iterator[Problem]:
+    for name, sha in old.lock.entries.items():
+        if board.lock.entries.get(name) != sha:
+            yield Problem(
+                f"{board.protocol.name}/entries.lock.json",
+                f"'{name}' was locked at {ref} and is not any more, or not as it was",
+                "restore the line; to take a row back, withdraw it",
             )
 
 

@@ -15,16 +15,16 @@ def render_forest(comparison: Comparison, width: int = 80) -> list[str]:
     """Lines of at most ``width`` (40 or more) columns, plain ASCII.
 
     Each row shows the difference ``o`` with its 95 % bootstrap interval ``[---]`` and, with
-    several seeds, the t interval over seeds ``(   )``; ``|`` is no difference.  The finding
-    stands below the row.
+    several seeds, the t interval over seeds ``(   )``; ``|`` is no difference.  The numbers are
+    the difference and the wider of the two, which the finding below the row goes by.
     """
     contrasts = comparison.contrasts
     names = [f"{c.a} - {c.b}" for c in contrasts]
     label_width = min(max(map(len, names)), width // 3)
-    intervals = [f"[{c.paired.lo:+.1f}, {c.paired.hi:+.1f}]" for c in contrasts]
+    intervals = ["[{:+.1f}, {:+.1f}]".format(*c.paired.wider) for c in contrasts]
     numbers = [f"{c.paired.difference:+.1f}" for c in contrasts]
     findings = [
-        c.wording if len(name) <= label_width else f"{name}: {c.wording}"
+        ("" if len(name) <= label_width else f"{name}: ") + f"{c.wording}, p = {c.p_holm:.2g}"
         for name, c in zip(names, contrasts, strict=True)
     ]
     if width >= _ROOMY:

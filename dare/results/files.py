@@ -19,9 +19,17 @@ from dare.errors import Missing, UsageProblem
 JSON_LIMIT = 64 * 2**20
 
 
-def read_plain(path: Path, noun: str, help: str = "", limit: int = JSON_LIMIT) -> bytes:
-    """The bytes of the plain file ``path``; ``UsageProblem`` calls it by ``noun`` otherwise."""
+def read_plain(
+    path: Path, noun: str, help: str = "", limit: int = JSON_LIMIT, links: bool = True
+) -> bytes:
+    """The bytes of the plain file ``path``; ``UsageProblem`` calls it by ``noun`` otherwise.
+
+    ``links`` False: a symbolic link is refused too, whatever it leads to.
+    """
     try:
+        if not links and path.is_symlink():
+            why = "it is a link, and a run holds its files itself"
+            raise UsageProblem(f"cannot read the {noun} {path}", why, "copy the file here")
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):
             raise UsageProblem(f"cannot read the {noun} {path}", "it is not a plain file", help)

@@ -52,6 +52,12 @@ class PairedDifference:
     detectable: float
     n_items: int
 
+    @property
+    def wider(self) -> tuple[float, float]:
+        """From the lower of the lower ends to the higher of the higher ends: what p goes by."""
+        ends = [end for end in (self.seed_lo, self.seed_hi) if end is not None]
+        return min([self.lo, *ends]), max([self.hi, *ends])
+
 
 def item_scores(outcomes: Sequence[Outcome], metric: str) -> dict[str, tuple[int, int]]:
     """(points, possible points) per item; several samples of an item are pooled.

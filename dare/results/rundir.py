@@ -10,7 +10,7 @@ A run is found again by its *run key* (``dare.results.environment.run_key``), ke
 ``run.json`` so that an interrupted run is found too.  A run is finished when its record is
 there, is intact and says "complete"; ``state`` in ``run.json`` only tells how an unfinished
 one ended.  Readers verify: the record's id is the hash of its content, and the hash of the
-outcomes is in the record.
+outcomes is in the record.  Links under the names of these files are refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ RUN_SCHEMA = "dare.run/1"
 
 State = Literal["complete", "partial", "failed", "invalidated", "broken"]
 
-_EDITED_HELP = "restore the original file, or make the number again: dare rescore RUN"
+# What the files of a run are called; under these names a link is refused.
+_OWN = (RUN, RECORD, OUTCOMES)
+_EDITED_HELP = "restore the original file, or move the folder away and run dare reproduce again"
 
 
 class Locked(UsageProblem):
@@ -153,12 +155,14 @@ def read_record(path: Path | str) -> Record:
     """The record at ``path`` (a run folder or a record file), verified against its id."""
     path = _record_file(Path(path))
     help = "name a run folder or a record.json: dare list runs"
-    data = parse_object(read_plain(path, "record", help), path, "record", help)
+    raw = read_plain(path, "record", help, links=path.name not in _OWN)
+    data = parse_object(raw, path, "record", help)
     if data.get("schema") != SCHEMA:
         raise UsageProblem(
             f"{path} is not a record this version reads",
             f"its schema is '{data.get('schema')}', not '{SCHEMA}'",
-            "use the version of dare that wrote it, or make the number again: dare rescore RUN",
+            "use the version of dare that wrote it, or move the folder away and run "
+            "dare reproduce again",
         )
     try:
         record = Record.model_validate(data)
@@ -186,7 +190,8 @@ def read_outcomes(path: Path | str, record: Record | None = None) -> list[Outcom
     file = folder / OUTCOMES if path.is_dir() or path.name == RECORD else path
     if record is None and (folder / RECORD).is_file():
         record = read_record(folder)
-    raw = read_plain(file, "outcomes", "dare list runs", limit=2**32)
+    links = file.name not in _OWN
+    raw = read_plain(file, "outcomes", "dare list runs", limit=2**32, links=links)
     if record is not None:
         _verify_outcomes(file, raw, record)
     elif raw and not raw.endswith(b"\n"):
@@ -320,7 +325,7 @@ def _holder(path: Path) -> str:
 def _read_run(folder: Path) -> dict[str, Any]:
     path = folder / RUN
     help = "move the folder away and start the run again"
-    mark = parse_object(read_plain(path, "run mark", help), path, "run mark", help)
+    mark = parse_object(read_plain(path, "run mark", help, links=False), path, "run mark", help)
     if mark.get("schema") != RUN_SCHEMA or not isinstance(mark.get("run_key"), str):
         raise UsageProblem(f"{path} is not a run mark", f"no schema '{RUN_SCHEMA}' or key", help)
     return mark

@@ -24,7 +24,7 @@ def share_metric(name: str, points: int, out_of: int, n: int) -> Metric:
 def metrics_of(outcomes: Sequence[Outcome], score_name: str) -> list[Metric]:
     """Accuracy, the protocol's pooled score if it is another number, format rate, status counts.
 
-    ``score_name`` is the task's metric ("accuracy", "cells").
+    ``score_name`` is the name of the protocol's score ("accuracy", "cells").
     """
     n = len(outcomes)
     correct = sum(outcome.correct for outcome in outcomes)

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,14 @@ from dare.models import registry
 from dare.models.weights import weights_sha256
 from dare.results.environment import numerics_sha256, run_key
 from dare.results.files import pretty_json, write_atomic
-from dare.results.rundir import find_run, read_outcomes, run_name, start_run
+from dare.results.rundir import (
+    RECORD,
+    find_run,
+    read_outcomes,
+    read_record,
+    run_name,
+    start_run,
+)
 
 CONFIG = "config.json"
 LOG = "log.txt"
@@ -84,6 +92,8 @@ def place(unit: Unit, root: Path) -> Placed:
     config = unit.config
     today = datetime.now(UTC).date().isoformat()
     folder = root / run_name(today, config.paper, config.task.name, key)
+    if (folder / RECORD).exists():  # not found above, so it is damaged: say how
+        read_outcomes(folder, read_record(folder))
     return Placed(unit, key, folder, finished=False)
 
 
@@ -98,21 +108,29 @@ def prepare_folder(unit: Unit, key: str, folder: Path) -> None:
     write_atomic(folder / CONFIG, pretty_json(content))
 
 
-def run_units(placed: Sequence[Placed], jobs: int, report: Reporter = lambda units: None) -> None:
-    """Finish every unit.  Ctrl-C lets the workers stop at their next safe point.
+def run_units(
+    placed: Sequence[Placed],
+    jobs: int,
+    report: Reporter = lambda units: None,
+    stopping: Callable[[], None] = lambda: None,
+) -> None:
+    """Finish every unit.  Ctrl-C, SIGTERM and SIGHUP let the workers stop at a safe point.
 
-    Raises ``Interrupted`` when stopped, or the first worker's error once the others are done.
+    ``stopping`` is called when that begins.  Raises ``Interrupted`` when stopped, or the first
+    worker's error once the others are done.
     """
     waiting = [unit for unit in placed if not unit.finished]
     pool = _Pool(jobs)
     try:
-        while waiting or pool.running:
-            while waiting and len(pool.running) < jobs:
-                pool.start(waiting.pop(0))
-            pool.collect()
-            report(placed)
-            time.sleep(0.1)
+        with _signals_interrupt():
+            while waiting or pool.running:
+                while waiting and len(pool.running) < jobs:
+                    pool.start(waiting.pop(0))
+                pool.collect()
+                report(placed)
+                time.sleep(0.1)
     except KeyboardInterrupt:
+        stopping()
         pool.stop(lambda: report(placed))
         raise Interrupted(
             "stopped at a safe point",
@@ -121,8 +139,27 @@ def run_units(placed: Sequence[Placed], jobs: int, report: Reporter = lambda uni
         ) from None
     report(placed)
     for unit in placed:
-        if unit.problem is not None:
+        # Another process may have finished the run that this one found in use.
+        if unit.problem is not None and not place(unit.unit, unit.folder.parent).finished:
             raise unit.problem
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP act as Ctrl-C does, so that no worker is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {s: signal.signal(s, interrupt) for s in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass

@@ -117,9 +117,9 @@ class Session:
 
     def evaluate(
         self, progress: Callable[[int, int], None]
-    ) -> tuple[list[Outcome], list[Metric], float]:
-        """Outcomes and metrics on the evaluation split, and the CPU seconds they took."""
-        started = time.process_time()
+    ) -> tuple[list[Outcome], list[Metric], tuple[float, float]]:
+        """Outcomes and metrics on the evaluation split, and the CPU and wall seconds they took."""
+        started, began = time.process_time(), time.monotonic()
         self.model.eval()
         mine = range(self.ranks.rank, len(self.items), self.ranks.size)
         part = evaluate(
@@ -129,12 +129,16 @@ class Session:
         outcomes = self.ranks.interleave(part)
         metrics = task_metrics(self.task, self.items, outcomes, self.config.task.protocol)
         seconds = summed([time.process_time() - started])[0]
-        return outcomes, metrics, seconds
+        return outcomes, metrics, (seconds, time.monotonic() - began)
 
     def budget(
-        self, outcomes: Sequence[Outcome], eval_cpu: float, wall: float, memory: int
+        self, outcomes: Sequence[Outcome], evaluation: tuple[float, float], memory: int
     ) -> Budget:
-        """What the run spent, summed over every session that contributed to it."""
+        """What the run spent, summed over every session that contributed to it.
+
+        ``evaluation``: CPU and wall seconds.  Loading is in neither; work that a killed session
+        did after its last checkpoint was done again and counts once.
+        """
         events = read_events(self.folder) if self.config.training is not None else []
 
         def total(name: str) -> int:
@@ -149,8 +153,8 @@ class Session:
             nfe_train=total("nfe"),
             nfe_eval=sum(outcome.nfe for outcome in outcomes),
             learner_forwards=total("learner_forwards"),
-            cpu_seconds=round(sum(e["cpu_seconds"] for e in events) + eval_cpu, 3),
-            wall_seconds=round(wall, 3),
+            cpu_seconds=round(sum(e["cpu_seconds"] for e in events) + evaluation[0], 3),
+            wall_seconds=round(sum(e["wall_seconds"] for e in events) + evaluation[1], 3),
             peak_memory_bytes=memory,
         )
 

@@ -64,6 +64,7 @@ class _Phase:
     facts: RolloutFacts
     sums: dict[str, float]
     started: float
+    began: float
 
 
 class DiffusionTrainer(Trainer):
@@ -146,7 +147,7 @@ class DiffusionTrainer(Trainer):
     # The phases -----------------------------------------------------------------------------
 
     def _roll_out(self, step: int) -> _Phase:
-        started = time.process_time()
+        started, began = time.process_time(), time.monotonic()
         model = self.accelerator.unwrap_model(self.model)
         training = model.training
         model.eval()
@@ -164,7 +165,7 @@ class DiffusionTrainer(Trainer):
                 micro_batch=self.training.per_device_train_batch_size,
             )
             prepared = rescaled(prepared, self.algorithm.config.loss_normaliser)
-        return _Phase(step, prepared, facts, defaultdict(float), started)
+        return _Phase(step, prepared, facts, defaultdict(float), started, began)
 
     def _dropout_key(self, update: int) -> Any:
         """Dropout draws from a stream of its own; nothing global is left changed."""
@@ -193,6 +194,7 @@ class DiffusionTrainer(Trainer):
             "learner_forwards": int(forwards),
             "learning_rate": self._get_learning_rate(),
             "cpu_seconds": seconds,
+            "wall_seconds": time.monotonic() - phase.began,
         }
         samples = facts.completions * iterations
         event.update({name: s / samples for name, s in zip(phase.sums, sums, strict=True)})

@@ -18,14 +18,13 @@ import resource
 import shutil
 import signal
 import sys
-import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dare.config import RunConfig, TrainingConfig
-from dare.errors import DareError, UsageProblem
+from dare.errors import DareError, Missing, UsageProblem
 from dare.results.files import parse_object, read_plain
 from dare.results.rundir import (
     RECORD,
@@ -98,6 +97,11 @@ def _run_marked(folder: Path, stop: Stop) -> int:
         raise
     except Exception as problem:
         _mark_failed(folder, f"{type(problem).__name__}: {problem}")
+        if "No space left on device" in str(problem):  # by the system, safetensors or torch
+            raise Missing(
+                f"the disk of {folder} is full", str(problem)[:200],
+                "make room, then run the same command again: it continues",
+            ) from problem  # fmt: skip
         raise
 
 
@@ -156,7 +160,6 @@ def read_config(folder: Path) -> tuple[RunConfig, dict[str, str], str]:
 
 def _run(folder: Path, stop: Stop) -> bool:
     """Train if there is anything to train, evaluate, write the record.  False: stopped."""
-    started = time.monotonic()
     tell(phase="loading", done=0, total=1)
     import torch
 
@@ -175,13 +178,13 @@ def _run(folder: Path, stop: Stop) -> bool:
     if any_process(stop.requested):
         return False
     tell(phase="evaluating", done=0, total=1)
-    outcomes, metrics, cpu = run.evaluate(
+    outcomes, metrics, seconds = run.evaluate(
         lambda done, total: tell(phase="evaluating", done=done, total=total)
     )
     if not ranks.first:
         return True
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    spent = run.budget(outcomes, cpu, time.monotonic() - started, memory)
+    spent = run.budget(outcomes, seconds, memory)
     run.write_record(outcomes, metrics, spent, origins, key)
     for checkpoint in folder.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)

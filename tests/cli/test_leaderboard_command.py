@@ -181,3 +181,45 @@ def test_what_a_working_copy_changes(capsys: pytest.CaptureFixture[str], boards:
     _, out, _ = invoke(capsys, "leaderboard", "diff", "--root", boards, "--json")
     changes = json.loads(out)["llada-8b-instruct/v1"]
     assert {change["what"] for change in changes} == {"added"}
+
+
+@pytest.mark.parametrize("forged", [True, False], ids=["forged", "deleted"])
+def test_no_table_is_built_from_forged_or_deleted_rows(
+    capsys: pytest.CaptureFixture[str], boards: Path, forged: bool
+) -> None:
+    invoke(capsys, "leaderboard", "build", "--root", boards)
+    invoke(capsys, "leaderboard", "add", "llada-8b-instruct", "--root", boards, "--reported", "d1")
+    readme = boards / "tiny-sudoku" / "v1" / "README.md"
+    readme.write_text(readme.read_text() + "\n| 1 | ours | 99.9 |\n")
+    row = "reported-d1-llada-8b-instruct"
+    entry = boards / "llada-8b-instruct" / "v1" / "entries" / f"{row}.json"
+    if forged:
+        entry.write_text(entry.read_text().replace("32.4", "92.4"))
+    else:
+        entry.unlink()
+    tables = {path: path.read_text() for path in boards.rglob("README.md")}
+    status, out, err = invoke(capsys, "leaderboard", "build", "--root", boards)
+    assert (status, out) == (1, "")
+    told = " ".join(err.split())
+    assert told.startswith("error: the board llada-8b-instruct/v1 cannot be trusted")
+    what = "was changed after it was added" if forged else "was removed"
+    assert f"why: llada-8b-instruct/v1/entries/{entry.name}: the row {what}" in told
+    withdraw = f"dare leaderboard withdraw llada-8b-instruct {row} --reason REASON"
+    assert told.endswith(f"help: {withdraw}")
+    # The stale table of the sound board is not written either: nothing is half done.
+    assert {path: path.read_text() for path in boards.rglob("README.md")} == tables
+    status, _, err = invoke(capsys, "leaderboard", "check", "--root", boards)
+    assert (status, err) == (1, f"next: {withdraw}\n")
+
+
+def test_a_row_is_counted_once_and_its_name_is_wrapped_at_spaces(
+    capsys: pytest.CaptureFixture[str], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    shutil.copytree(root / "leaderboards", tmp_path / "copy")
+    words = ("leaderboard", "build", "llada-8b-instruct", "--root", tmp_path / "copy")
+    status, out, _ = invoke(capsys, *words)
+    assert status == 0
+    assert out.endswith("\n1 measured, 10 reported and 0 withdrawn rows\n")
+    assert max(map(len, out.splitlines())) <= WIDTH
+    assert "\nLLaDA-8B-Instruct, " in out

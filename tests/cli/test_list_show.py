@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ from click.testing import CliRunner, Result
 
 from dare.cli import main
 from dare.cli.list import KINDS
+from dare.results.rundir import start_run, write_run
 
+BUILDING = runpy.run_path(str(Path(__file__).resolve().parent.parent / "results" / "building.py"))
 HEAVY = ("torch", "transformers", "trl", "datasets", "pandas", "peft", "accelerate")
 SCREENS = [
     ("list", "papers"),
@@ -142,6 +145,34 @@ def test_a_damaged_run_is_listed_with_its_problem(tmp_path: Path) -> None:
     assert row["state"] == "broken"
     assert "record.json" in row["problem"]
     assert "broken" in dare("runs", str(tmp_path)).stdout
+
+
+@pytest.mark.parametrize(
+    ("states", "scale", "proposed"),
+    [
+        (["started"], "tiny", ["dare reproduce spg"]),
+        (["complete"], "tiny", ["dare rescore {0}", "dare reproduce spg"]),
+        (["complete", "started"], "tiny", ["dare rescore {0}", "dare reproduce spg"]),
+        (
+            ["complete"],
+            "paper",
+            ["dare rescore {0}", "dare verdict {0} --claim d1/diffu-grpo/gsm8k/256"],
+        ),
+    ],
+)
+def test_what_is_proposed_after_the_runs(
+    tmp_path: Path, states: list[str], scale: str, proposed: list[str]
+) -> None:
+    folders = [tmp_path / f"2026-12-0{day}-spg-sudoku4-0123abcd" for day in range(1, 9)]
+    for folder, state in zip(folders, states, strict=False):
+        start_run(folder, folder.name)
+        if state == "complete":
+            record = BUILDING["make_record"](50.0, config__scale=scale)
+            write_run(folder, record, BUILDING["make_outcomes"]([1, 0]))
+    lines = [line.format(folders[0]) for line in proposed]
+    assert dare("list", "runs", "--runs", str(tmp_path)).stderr == (
+        "next: " + "\n      ".join(lines) + "\n"
+    )
 
 
 # ---- show ----------------------------------------------------------------------------------

@@ -32,12 +32,69 @@ def test_the_score_stands_beside_the_strict_one() -> None:
     assert "accuracy 61.54 8/13 35.5 .. 82.3" in text
     assert "strict_accuracy 38.46 5/13 17.7 .. 64.5" in text
     assert "Equal to the file's reference columns on all 13 rows." in text
-    assert "No verdict, counted as not right: row 10." in text
+    assert "No verdict, counted as not right: row 10 (the value is too large to compute)." in text
     assert "The two graders differ on 5 of 13 rows." in text
     assert r"5 wrong: \frac{8}{4} + 1 right: \frac{8}{4} + 1 [8, 4, 1] = 3" in text
     assert "... and 3 more (--show 5 prints all)" in text
     assert all(len(line) <= 80 for line in found.stdout.splitlines())
     assert found.stderr.startswith("next: dare rescore ")
+
+
+def test_the_strict_protocol_counts_grids_and_is_compared_with_nothing(tmp_path: Path) -> None:
+    """4 of the 11 grids are legal and keep the clues (the excerpt's strict_correct)."""
+    found = dare(SUDOKU, "--claim", CLAIM, "--protocol", "strict", "--show", 3)
+    assert found.exit_code == 0
+    text = flat(found.stdout)
+    assert "accuracy 36.36 4/11" in text
+    assert f"{CLAIM} is a number under another protocol than strict: not compared." in text
+    for absent in ("cells", "Published", "reference columns", "graders differ", "gold"):
+        assert absent not in text
+    assert f"--claim {CLAIM} --protocol strict --save" in found.stderr
+
+    found = dare(SUDOKU, "--task", "sudoku", "--protocol", "strict", "--check")
+    assert found.exit_code == 2
+    assert "reference columns are about protocol d1, not strict" in flat(found.stderr)
+
+    folder = tmp_path / "run"
+    found = dare(SUDOKU, "--claim", CLAIM, "--protocol", "strict", "--out", folder, "--json")
+    (result,) = json.loads(found.stdout)["results"]
+    assert (result["claim"], result["reference"]) == (None, None)
+    assert result["next"] == [f"dare rescore {folder} --check"]
+    names = [metric.name for metric in read_record(folder).metrics]
+    assert names == ["accuracy", "format_rate", "status_no_answer", "chance_floor"]
+    assert read_record(folder).metric("accuracy").points == 4
+
+
+def test_show_0_prints_no_table_of_rows(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.jsonl"
+    cells = '"reference_correct_cells": '
+    wrong.write_text(SUDOKU.read_text().replace(f"{cells}5", f"{cells}4"))
+    for path, task in ((COUNTDOWN, "countdown"), (wrong, "sudoku")):
+        assert "gold" in dare(path, "--task", task).stdout
+        assert "gold" not in dare(path, "--task", task, "--show", 0).stdout
+
+
+def test_the_strict_column_stands_where_there_is_a_strict_grade(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    solved = "1234341221434321"
+    row = {"question": "1030040201434001", "generation": solved, "ground_truth": solved}
+    path.write_text(json.dumps(row | {"reference_correct": False}) + "\n")
+    assert "row tiny gold" in flat(dare(path, "--task", "sudoku4").stdout)
+    assert "row d1 strict gold" in flat(dare(COUNTDOWN, "--task", "countdown").stdout)
+
+
+def test_rows_without_a_verdict_are_grouped_by_reason(tmp_path: Path) -> None:
+    rows = [("5", None), ("6", 6), ("7", None), ("8" * 3000, 8)]
+    path = tmp_path / "r.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps({"question": "q", "generation": f"\\boxed{{{text}}}", "ground_truth": gold})
+            + "\n"
+            for text, gold in rows
+        )
+    )
+    text = flat(dare(path, "--task", "gsm8k", "--protocol", "strict").stdout)
+    assert "rows 1, 3 (no ground truth); row 4 (the answer is too long)." in text
 
 
 def test_json_is_one_document() -> None:

@@ -16,6 +16,7 @@ from dare.evaluation.outcomes import content_sha, item_sha
 from dare.evaluation.regrade import regrade_run
 from dare.evaluation.rescore import rescore_file
 from dare.evaluation.rescore_record import Provenance, write_regrade, write_rescore
+from dare.grading import strict
 from dare.results.record import Metric
 from dare.results.rundir import read_outcomes, read_record
 from dare.tasks import sudoku4
@@ -80,10 +81,38 @@ def test_rows_on_which_the_graders_differ() -> None:
     result = rescore_file(COUNTDOWN, "countdown", "d1")
     # 5 fraction bar; 6 tolerance; 7 power; 8 decimal point; 9 no box
     assert [r.row for r in result.differing] == [5, 6, 7, 8, 9]
-    strict = rescore_file(COUNTDOWN, "countdown", "strict")
-    assert strict.strict_correct is None
-    assert strict.differing == ()
-    assert strict.points == result.strict_correct == 5
+    alone = rescore_file(COUNTDOWN, "countdown", "strict")
+    assert alone.strict_correct is None
+    assert alone.differing == ()
+    assert alone.points == result.strict_correct == 5
+
+
+def test_the_strict_score_is_an_accuracy_without_a_reference() -> None:
+    result = rescore_file(SUDOKU, "sudoku", "strict")
+    score = result.score()
+    assert (score.name, score.points, score.out_of) == ("accuracy", 4, 11)
+    assert "cells" not in {metric.name for metric in result.metrics()}
+    assert result.agreement is None
+
+
+def test_math_verify_is_started_before_the_first_row_is_graded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, str]] = []
+
+    class Worker:
+        def compare(self, gold: str, candidate: str) -> str:
+            calls.append((gold, candidate))
+            return "equal"
+
+    monkeypatch.setattr(strict, "shared_worker", Worker)
+    answer = {"question": "a", "generation": r"\boxed{2\pi}<|eot_id|>", "ground_truth": r"\pi"}
+    path = lines(tmp_path / "r.jsonl", [answer, answer])
+    rescore_file(path, "math500", "strict")
+    assert calls == [("1", "1"), (r"\pi", r"2\pi"), (r"\pi", r"2\pi")]
+    calls.clear()
+    rescore_file(COUNTDOWN, "countdown", "strict")
+    assert calls == []
 
 
 def test_csv_and_parquet_give_what_json_lines_give(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ GRADERS = {
     "d1 math500": lambda text: d1.math500(text, r"\frac{1}{18}"),
     "d1 countdown": lambda text: d1.countdown(text, [30, 100, 93], 23),
     "d1 sudoku": lambda text: d1.sudoku(text, "3102200002100320", "3142243142131324"),
+    "strict gsm8k": lambda text: strict.gsm8k(text, "18"),
     "strict countdown": lambda text: strict.countdown(text, [30, 100, 93], 23),
     "strict sudoku": lambda text: strict.sudoku(text, "3102200002100320", "3142243142131324"),
 }
@@ -68,17 +69,14 @@ def test_no_output_passes_or_takes_a_second(grader: str) -> None:
         assert len(grade.extracted or "") <= 2000, name
 
 
-def test_the_strict_math_graders_neither_hang_nor_pass(
+def test_the_strict_math_grader_neither_hangs_nor_passes(
     worker: MathWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "cpu_seconds", 0.2)
     for name, text in HOSTILE.items():
-        for grade in (
-            strict.gsm8k(text, "18", worker),
-            strict.math500(text, r"\frac{1}{18}", worker),
-        ):
-            assert not grade.correct, name
-            assert len(grade.extracted or "") <= 2000, name
+        grade = strict.math500(text, r"\frac{1}{18}", worker)
+        assert not grade.correct, name
+        assert len(grade.extracted or "") <= 2000, name
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from dare.grading import strict
 from dare.grading.math_worker import MathWorker
-from dare.grading.rational import only_number, rational
+from dare.grading.rational import rational, stated_number
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,34 @@ def test_units(text: str, value: Fraction | None) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("Janet makes $18 per day.", 18),
-        ("It costs 1,250 in total", 1250),
+        ("18 dollars per day.", 18),
+        (r"\text{18}", 18),
+        (r"x = \$18.50", Fraction(37, 2)),
+        ("$y=-3$", -3),
+        (r"\boxed{18", 18),  # in a closed tag: the answer is all there
+        ("boxed{18}", 18),
+        (r"80 \text{ cm}", 80),
+        (r"385\,000", 385000),
+        ("£18", 18),
+        (r"\frac{3}{4} hours", Fraction(3, 4)),
+        ("Janet makes $18 per day.", None),
+        ("ab = 18", None),
+        ("x = y = 18", None),
+        ("18 is not it", None),
+        ("18 or more", None),
+        (r"18 \text{ or } ", None),
+        ("18 of the words here are too many", None),
+        ("18 k", None),
+        (r"1\(8", None),
         ("12 of 15", None),
-        ("half of 12", None),
         ("2 million people", None),
-        ("x2", None),
+        ("18 \x1f", None),
+        ("\u202e81", None),
         ("no number", None),
     ],
 )
-def test_the_only_number_of_a_sentence(text: str, value: Fraction | None) -> None:
-    assert only_number(text) == value
+def test_a_number_that_is_stated(text: str, value: Fraction | None) -> None:
+    assert stated_number(text) == value
 
 
 @pytest.mark.parametrize(
@@ -132,11 +149,34 @@ def test_equality_of_math_answers(
     assert (grade.correct, grade.status, grade.extracted) == (right, "ok", candidate)
 
 
-def test_gsm8k_needs_the_number_exactly(worker: MathWorker) -> None:
-    for candidate in ("1,250", "1250.00", "$1250", "1250 eggs", r"5 \times 250 = 1250"):
-        assert strict.gsm8k(rf"\boxed{{{candidate}}}", "1,250", worker).correct, candidate
-    for candidate in ("1250.01", "125", "1250 million", "12 50"):
-        assert not strict.gsm8k(rf"\boxed{{{candidate}}}", "1,250", worker).correct, candidate
+@pytest.mark.parametrize(
+    "candidate",
+    ["1248", "1,248", r"\$1248", "1248 dollars", "1248.0", "x = 1248", r"\text{1248}", "1,248.00"],
+)
+def test_gsm8k_takes_the_number_in_its_dress(candidate: str) -> None:
+    for gold in ("1248", "1,248"):
+        grade = strict.gsm8k(rf"\boxed{{{candidate}}}<|eot_id|>", gold)
+        assert (grade.correct, grade.status, grade.extracted) == (True, "ok", candidate)
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        r"\ne 1248", "<1248", r"x \le 1248", "not 1248", "1248!", "1248%", r"1248\%", "7=1248",
+        "import os; 1248", "</answer>1248", "1248\x00", "1248\x1f", "1247+1",
+        r"6 \times 208 = 1248", "1248.01", "124", "1248 million", "12 48", "1248 1248", ">1248",
+        r"\neq 1248", "~x=1248!",
+    ],
+)  # fmt: skip
+def test_gsm8k_refuses_what_is_not_the_number(candidate: str) -> None:
+    grade = strict.gsm8k(rf"\boxed{{{candidate}}}<|eot_id|>", "1248")
+    assert (grade.correct, grade.status) == (False, "ok")
+
+
+def test_gsm8k_refuses_nested_tags_and_needs_a_gold() -> None:
+    assert not strict.gsm8k("<answer><answer>1248</answer></answer>", "1248").correct
+    assert strict.gsm8k("<answer>1248</answer>", "1248").correct
+    assert strict.gsm8k("<answer>1248</answer>", None).status == "error"
 
 
 @pytest.mark.parametrize(
@@ -144,6 +184,11 @@ def test_gsm8k_needs_the_number_exactly(worker: MathWorker) -> None:
     [
         ("49 + 55 - 53", True),
         ("49+55-53=51", True),
+        ("$49+55-53 = 51.$", True),
+        ("49+55-53=52", False),
+        ("49+55-53=", False),
+        ("49+55-53=51=52", False),
+        ("49+55-53=104-53", False),
         ("$(49 + 55) - 53$", True),
         (r"\left(49 + 55\right) - 53", True),
         ("55 − 53 + 49", True),
@@ -160,6 +205,8 @@ def test_countdown(candidate: str, right: bool) -> None:
 
 
 def test_countdown_is_exact() -> None:
+    assert not strict.countdown(r"\boxed{93+30-100 = 24}", [30, 100, 93], 23).correct
+    assert strict.countdown(r"\boxed{93+30-100 = 23}", [30, 100, 93], 23).correct
     assert strict.countdown(r"\boxed{1/3*9}", [1, 3, 9], 3).correct
     assert strict.countdown(r"\boxed{\frac{\frac{8}{4}}{2}}", [8, 4, 2], 1).correct
     assert not strict.countdown(r"\boxed{5*2000001/2000000}", [5, 2000001, 2000000], 5).correct

@@ -14,11 +14,23 @@ from dare.errors import NotComparable, UsageProblem
 from dare.leaderboard.add import from_runs, insert, rebuild, withdraw
 from dare.leaderboard.check import check
 from dare.leaderboard.files import read_board
+from dare.leaderboard.mend import Untrusted, remedies
 from dare.results.record import Budget
 
 
 def said(board: Path) -> str:
     return "\n".join(f"{p.where}: {p.what}" for p in check(board))
+
+
+def not_built(board: Path, why: str) -> None:
+    """No table is built, and nothing at all is written."""
+    before = {path: path.read_bytes() for path in board.rglob("*") if path.is_file()}
+    with pytest.raises(Untrusted, match="cannot be trusted; its table was not built") as caught:
+        rebuild(board)
+    assert why in caught.value.why
+    assert caught.value.help
+    assert caught.value.exit_status == 1
+    assert {path: path.read_bytes() for path in board.rglob("*") if path.is_file()} == before
 
 
 def edit(board: Path, name: str, change: Callable[[dict[str, Any]], None]) -> None:
@@ -60,7 +72,7 @@ def test_an_entry_changed_with_its_table_fails(board: Path, add) -> None:
         entry["evidence"][0]["record"]["metrics"][0]["value"] = 95.0
 
     edit(board, name, better)
-    rebuild(board)
+    not_built(board, "its id is not the hash of its content")
     problems = said(board)
     assert "the row was changed after it was added" in problems
     assert "its id is not the hash of its content" in problems
@@ -78,7 +90,7 @@ def test_a_resealed_record_is_still_a_changed_row(board: Path, add) -> None:
         record["id"] = Record.model_validate(record).content_id()
 
     edit(board, name, better)
-    rebuild(board)
+    not_built(board, "the stored verdicts count 10 right, the record 19")
     problems = said(board)
     assert "the row was changed after it was added" in problems
     assert "the stored verdicts count 10 right, the record 19" in problems
@@ -89,7 +101,7 @@ def test_a_removed_row_fails_until_it_is_withdrawn(board: Path, add) -> None:
     entry = board / "entries" / f"{name}.json"
     kept = entry.read_text()
     entry.unlink()
-    rebuild(board)
+    not_built(board, f"{name}.json: the row was removed")
     assert "the row was removed" in said(board)
     entry.write_text(kept)
     withdraw(board, name, "the seeds shared a data stream", "2026-12-10")
@@ -119,7 +131,7 @@ def test_a_withdrawal_of_another_content_does_not_count(board: Path, add) -> Non
 def test_state_withdrawn_needs_a_reason(board: Path, add) -> None:
     name = add("d1", [10, 12])
     edit(board, name, lambda entry: entry.update(state="withdrawn"))
-    rebuild(board)
+    not_built(board, "is withdrawn without a reason")
     assert "is withdrawn without a reason" in said(board)
 
 
@@ -136,7 +148,7 @@ def test_removal_from_entry_and_lock_is_seen_against_the_commit(board: Path, add
     commit(board)
     (board / "entries" / f"{name}.json").unlink()
     (board / "entries.lock.json").write_text('{"schema": "dare.lock/1", "entries": {}}')
-    rebuild(board)
+    not_built(board, f"'{name}' was locked at HEAD and is not any more")
     assert f"'{name}' was locked at HEAD and is not any more" in said(board)
     assert check(board, against="no-such-commit") == []
 
@@ -299,5 +311,47 @@ def test_a_board_in_the_wrong_folder_fails(board: Path) -> None:
 
 
 def test_a_challenge_of_nothing_fails(board: Path, add) -> None:
-    add("d1 again", [5, 6], challenges="nobody")
+    with pytest.raises(NotComparable, match="challenges 'nobody', which is no row"):
+        add("d1 again", [5, 6], challenges="nobody")
+    name = add("d1", [10, 12])
+    edit(board, name, lambda entry: entry.update(kind="challenge", target="nobody"))
     assert "challenges 'nobody', which is no row" in said(board)
+
+
+def test_nothing_is_added_to_a_broken_board(board: Path, add) -> None:
+    name = add("d1", [10, 12])
+    (board / "entries" / f"{name}.json").unlink()
+    with pytest.raises(Untrusted):
+        add("spg", [13, 14])
+    assert list((board / "entries").iterdir()) == []
+
+
+def test_rows_are_taken_back_one_by_one(board: Path, add) -> None:
+    """The table waits for the last of them."""
+    names = [add("d1", [10, 12]), add("spg", [13, 14])]
+    before = (board / "README.md").read_text()
+    for name in names:
+        (board / "entries" / f"{name}.json").unlink()
+    withdraw(board, names[0], "lost", "2026-12-10")
+    assert (board / "README.md").read_text() == before
+    withdraw(board, names[1], "lost", "2026-12-10")
+    assert check(board) == []
+
+
+def test_what_is_proposed_for_a_broken_row(board: Path, add) -> None:
+    name = add("d1", [10, 12])
+    entry = board / "entries" / f"{name}.json"
+    kept = entry.read_text()
+    entry.unlink()
+    assert remedies(board, check(board)) == [
+        f"dare leaderboard withdraw toy {name} --reason REASON"
+    ]
+    entry.write_text(kept)
+    commit(board)
+    entry.unlink()
+    (command,) = remedies(board, check(board))
+    assert command == f"git checkout HEAD -- {entry}"
+    git(board, *command.split()[1:])
+    assert check(board) == []
+    entry.write_text("{")
+    assert remedies(board, check(board)) == [command]

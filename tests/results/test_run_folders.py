@@ -94,8 +94,10 @@ def test_edited_and_truncated_outcomes(finished):
     path = folder / "outcomes.jsonl"
     raw = path.read_bytes()
     path.write_bytes(raw.replace(b'"correct": false', b'"correct": true'))
-    with pytest.raises(UsageProblem, match="edited after it was written"):
+    with pytest.raises(UsageProblem, match="edited after it was written") as caught:
         rundir.read_outcomes(folder)
+    assert "dare rescore" not in caught.value.help  # it would meet the same file
+    assert "move the folder away and run dare reproduce again" in caught.value.help
     path.write_bytes(raw[:-20])
     with pytest.raises(UsageProblem, match="truncated"):
         rundir.read_outcomes(folder)
@@ -130,6 +132,34 @@ def test_damaged_record_files(tmp_path, content, said):
         rundir.read_record(tmp_path)
     assert said in f"{caught.value.what} {caught.value.why}"
     assert caught.value.help
+
+
+@pytest.mark.parametrize("name", ["record.json", "outcomes.jsonl", "run.json"])
+def test_a_link_under_a_name_of_the_run_is_refused(finished, tmp_path, name):
+    folder, _ = finished
+    moved = tmp_path / name
+    (folder / name).rename(moved)
+    (folder / name).symlink_to(moved)
+    (found,) = rundir.find_runs(folder.parent)
+    if name == "outcomes.jsonl":
+        assert rundir.find_finished(folder.parent, "key-1") is None
+        with pytest.raises(UsageProblem, match="outcomes") as caught:
+            rundir.read_outcomes(folder)
+        assert "it is a link" in caught.value.why
+    else:
+        assert found.state == "broken"
+        assert f"{folder / name}: it is a link" in found.problem
+    if name == "record.json":
+        for path in (folder, folder / name):
+            with pytest.raises(UsageProblem, match="cannot read the record"):
+                rundir.read_record(path)
+
+
+def test_a_link_to_a_whole_run_is_a_run(finished, tmp_path):
+    folder, record = finished
+    (tmp_path / "linked").symlink_to(folder)
+    assert rundir.read_record(tmp_path / "linked") == record
+    assert len(rundir.read_outcomes(tmp_path / "linked")) == 4
 
 
 def test_things_that_are_not_files(tmp_path):
