@@ -26,7 +26,7 @@ from dare.sampling.config import SamplerConfig
 class Frozen(BaseModel):
     """Immutable, and an unknown field is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Sourced(NamedTuple):
@@ -95,7 +95,7 @@ class TrainingConfig(Frozen):
     adam_beta2: float = 0.999
     max_grad_norm: float = Field(default=1.0, gt=0)
     save_steps: int = Field(default=20, gt=0)
-    max_prompt_length: int | None = None
+    max_prompt_length: int | None = Field(default=None, gt=0)
 
     @property
     def completions_per_update(self) -> int:
@@ -192,6 +192,12 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
         node = tree
         for parent in parents:
             node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise UsageProblem(
+                    f"'{path}' is not a setting",
+                    f"'{parent}' is a value, nothing stands below it",
+                    "dare show PAPER --config SCALE",
+                )
         node[leaf] = value
     return tree
 
@@ -244,7 +250,7 @@ def file_layer(path: Path) -> dict[str, Any]:
     """Dotted values from a JSON file of (nested) settings."""
     try:
         content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageProblem(
             f"cannot read the config file {path}",
             str(error),

@@ -111,7 +111,7 @@ def missing_means(
         ]
     )
     return Missing(
-        f"'{paper}' at paper scale on {model} cannot run on this machine", why, help_text
+        f"'{paper}' at {config.scale} scale on {model} cannot run on this machine", why, help_text
     )
 
 

@@ -31,7 +31,9 @@ BUDGETS: dict[str, BudgetUnit] = {
     "--budget", type=click.Choice(list(BUDGETS)), default="nfe", show_default=True,
     help="What must be equal in every arm.",
 )  # fmt: skip
-@click.option("--delta", type=float, default=None, help="Points that count as equivalent.")
+@click.option(
+    "--delta", type=click.FloatRange(0, 100), default=None, help="Points that count as equivalent."
+)
 @click.option("--runs", "root", type=click.Path(file_okay=False, path_type=Path), default="runs")
 @click.option("--jobs", type=click.IntRange(1), default=None, help="Workers  [default: cores].")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -98,6 +100,7 @@ def _sheet(arms: Arms, seeds: tuple[int, ...], options: dict[str, Any]) -> Proto
     from dare.models import registry
     from dare.models.weights import weights_sha256
     from dare.results.compare import ProtocolSheet
+    from dare.results.expectation import template_hash
     from dare.results.plan import estimate
 
     unit = BUDGETS[options["budget"]]
@@ -124,6 +127,7 @@ def _sheet(arms: Arms, seeds: tuple[int, ...], options: dict[str, Any]) -> Proto
         seeds=seeds,
         stop=f"{first.training.max_steps} updates",
         base_sha256=weights_sha256(base),
+        configs={name: template_hash(config) for name, (config, _) in arms.items()},
         trials={name: 1 for name in arms},
         delta=options["delta"],
     )

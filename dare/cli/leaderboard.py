@@ -298,7 +298,7 @@ def _entries(protocol: Protocol, given: dict[str, Any]) -> list[Entry]:
         protocol,
         (*given[sources[0]], *given["more"]),
         given["algorithm"],
-        "rescored" if sources == ["rescored"] else given["state"],
+        given["state"],
         _today(),
         given["note"],
         given["challenges"],

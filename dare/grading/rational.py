@@ -106,12 +106,15 @@ def _without_unit(body: str) -> str:
     return body
 
 
+_PERCENT = re.compile(r" ?\\?%$")
+
+
 def stated_number(text: str) -> Fraction | None:
     """The number that ``text`` states as a final answer, or None.
 
     All of ``text`` must be: a name of one letter and ``=`` (may be left out), a number as in
-    :func:`rational`, and up to five words of a unit.  A relation, a negation, ``!``, ``%``, a
-    tag, a control character or a second number is no dress of a number.
+    :func:`rational`, and a percent sign or up to five words of a unit.  A relation, a negation,
+    ``!``, a tag, a control character or a second number is no dress of a number.
     """
     body = re.sub(r"[ \t\r\n\u00a0]+", " ", text).strip(" ")
     if len(body) > MAX_DIGITS or not body.isprintable():
@@ -120,7 +123,8 @@ def stated_number(text: str) -> Fraction | None:
         body = next(group for group in match.groups() if group is not None).strip(" ")
     for old, new in _INSIDE:
         body = body.replace(old, new)
-    match = _STATED.fullmatch(body.strip(" "))
+    # A question that asks for a percentage has its bare number as gold.
+    match = _STATED.fullmatch(_PERCENT.sub("", body).strip(" "))
     if match is None:
         return None
     unit = match["text"] if match["text"] is not None else match["words"]

@@ -235,6 +235,11 @@ def is_available(name: str) -> bool:
         return False
 
 
+def canonical(name: str) -> str:
+    """The registered name behind an alias or a Hub id; a path stays as it is."""
+    return name if _is_path(name) else get(name).name
+
+
 def describe(name: str) -> Checkpoint:
     """The facts of a registered name or of a local checkpoint folder, for cost estimates."""
     return _facts_of_folder(Path(name).expanduser()) if _is_path(name) else get(name)

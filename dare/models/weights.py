@@ -14,6 +14,16 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def checkpoint_sha256(folder: Path) -> str:
+    """SHA-256 over everything that decides what a checkpoint computes and reads: the weights,
+    ``config.json`` and the tokenizer's files."""
+    digest = hashlib.sha256(weights_sha256(folder).encode())
+    for path in sorted(folder.glob("*.json")):
+        if path.name == "config.json" or path.name.startswith(("tokenizer", "special_tokens")):
+            digest.update(f"{path.name} {file_sha256(path.resolve())}\n".encode())
+    return digest.hexdigest()
+
+
 def weights_sha256(folder: Path) -> str:
     """SHA-256 over the names and contents of a checkpoint's weight files."""
     digest = hashlib.sha256()

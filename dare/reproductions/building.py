@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from dare.config import src
 from dare.errors import unknown_name
+from dare.models import registry
 from dare.results.claims import Claim, Deviation, Values
 
 LENGTHS = (128, 256, 512)
@@ -140,6 +141,7 @@ def with_model(values: Values, model: str | None) -> Values:
     """``values`` with another checkpoint, if one is named."""
     if model is None:
         return values
+    model = registry.canonical(model)
     return {**values, "model": {**values["model"], "name": src(model, "--model")}}
 
 

@@ -41,7 +41,8 @@ class ProtocolSheet(Strict):
     """What a comparison will do, written down before it runs.
 
     ``rollout_budget`` is the amount of ``budget_unit`` that each arm may spend per seed;
-    ``trials`` counts the settings that were tried for an arm beforehand.
+    ``configs`` holds the digest of each arm's settings, whatever the seed; ``trials`` counts the
+    settings that were tried for an arm beforehand.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -57,6 +58,7 @@ class ProtocolSheet(Strict):
     selection: str = "final step"
     stop: str
     base_sha256: str
+    configs: dict[str, str] = Field(default_factory=dict)
     trials: dict[str, int] = Field(default_factory=dict)
     delta: float | None = None
 

@@ -113,6 +113,19 @@ class _Checks:
         if claim.method != algorithm:
             said = str(algorithm or NOT_RECORDED)
             self._differs("method", claim.method, said, self._reproduce())
+        control = record.config.get("control", "none")
+        if control != "none":
+            self._differs("control", "none", control, self._reproduce())
+        scale = record.config.get("scale", "paper")
+        if scale != "paper":
+            self._differs("scale", "paper", scale, self._reproduce())
+        changed = {
+            path: origin
+            for path, origin in record.origins.items()
+            if origin.startswith(("--set", "--config", "environment"))
+        }
+        if changed:
+            self._differs("settings", "the reproduction's", ", ".join(changed), self._reproduce())
         if not claim.budget:
             self.unspecified.append("training budget")
 

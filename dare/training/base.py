@@ -29,6 +29,7 @@ from transformers.utils import logging as transformers_logging
 
 from dare.config import Frozen
 from dare.diffusion.keys import RunKey
+from dare.errors import UsageProblem
 from dare.models import registry
 from dare.models.llada import LladaModelLM
 from dare.models.tiny import tiny_llada_config, tiny_tokenizer
@@ -149,7 +150,7 @@ def train_base(
     one recipe on one machine give identical weights, interrupted or not.
     """
     model = build_model(recipe.seed)
-    state = _load_state(state_file)
+    state = _load_state(state_file, recipe)
     total, first, clean_accuracy = recipe.clean_steps + recipe.mixed_steps, 0, 0.0
     for name, steps, weak_share, adam_lr in _stages(recipe):
         optimisers = _optimisers(model, recipe, adam_lr)
@@ -165,7 +166,7 @@ def train_base(
             factor = _lr_factor(step, steps, recipe)
             loss = _update(model, optimisers, recipe, first + step, weak_share, (factor, adam_lr))
             if (step + 1) % 50 == 0 and step + 1 < steps:
-                _save_state(state_file, name, step + 1, model, optimisers, clean_accuracy)
+                _save_state(state_file, recipe, name, step + 1, model, optimisers, clean_accuracy)
             progress(first + step + 1, total, {"loss": loss})
         if name == "clean" and done < steps:
             clean_accuracy = held_out_accuracy(model, "validation", MEASURED_ON)
@@ -173,12 +174,31 @@ def train_base(
     return model.eval(), clean_accuracy
 
 
-def _load_state(path: Path) -> dict[str, Any] | None:
-    return torch.load(path, weights_only=True) if path.exists() else None
+def _load_state(path: Path, recipe: BaseRecipe) -> dict[str, Any] | None:
+    """The state of an interrupted run of this very recipe; another one's is refused."""
+    if not path.exists():
+        return None
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+        found = state["recipe"]
+    except Exception as error:
+        raise UsageProblem(
+            f"{path} is not the state of an interrupted recipe",
+            f"{type(error).__name__}: {error}"[:200],
+            "dare train base --out NEW_FOLDER",
+        ) from error
+    if found != recipe.model_dump_json():
+        raise UsageProblem(
+            f"{path.parent} holds an interrupted run of another recipe",
+            f"it is {found}",
+            "dare train base --out NEW_FOLDER, or repeat the options it was started with",
+        )
+    return state
 
 
 def _save_state(
     path: Path,
+    recipe: BaseRecipe,
     stage: str,
     done: int,
     model: nn.Module,
@@ -186,6 +206,7 @@ def _save_state(
     clean_accuracy: float,
 ) -> None:
     state = {
+        "recipe": recipe.model_dump_json(),
         "stage": stage,
         "done": done,
         "clean_accuracy": clean_accuracy,

@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
 from dare.config import Origins, RunConfig
 from dare.errors import DareError, Interrupted, Missing
 from dare.models import registry
-from dare.models.weights import weights_sha256
+from dare.models.weights import checkpoint_sha256
 from dare.results.environment import numerics_sha256, run_key
 from dare.results.files import pretty_json, write_atomic
 from dare.results.rundir import (
@@ -49,7 +50,7 @@ class Unit:
     label: str
 
     def key(self) -> str:
-        """Equal keys give equal numbers: config, code that decides numbers, base weights."""
+        """Equal keys give equal numbers: config, code and libraries that decide them, base."""
         base = registry.locate(self.config.model.name)
         if base is None:
             entry = registry.get(self.config.model.name)
@@ -58,7 +59,10 @@ class Unit:
                 "they are needed to run",
                 f"hf download {entry.repo_id}",
             )
-        return run_key(self.config.digest(), numerics_sha256(), weights_sha256(base))
+        code = (
+            f"{numerics_sha256()} torch {version('torch')} transformers {version('transformers')}"
+        )
+        return run_key(self.config.digest(), code, checkpoint_sha256(base))
 
 
 @dataclass

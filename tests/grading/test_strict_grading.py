@@ -151,7 +151,18 @@ def test_equality_of_math_answers(
 
 @pytest.mark.parametrize(
     "candidate",
-    ["1248", "1,248", r"\$1248", "1248 dollars", "1248.0", "x = 1248", r"\text{1248}", "1,248.00"],
+    [
+        "1248",
+        "1,248",
+        r"\$1248",
+        "1248 dollars",
+        "1248.0",
+        "x = 1248",
+        r"\text{1248}",
+        "1,248.00",
+        "1248%",
+        r"1248\%",
+    ],
 )
 def test_gsm8k_takes_the_number_in_its_dress(candidate: str) -> None:
     for gold in ("1248", "1,248"):
@@ -162,7 +173,7 @@ def test_gsm8k_takes_the_number_in_its_dress(candidate: str) -> None:
 @pytest.mark.parametrize(
     "candidate",
     [
-        r"\ne 1248", "<1248", r"x \le 1248", "not 1248", "1248!", "1248%", r"1248\%", "7=1248",
+        r"\ne 1248", "<1248", r"x \le 1248", "not 1248", "1248!", "1248%%", "7=1248",
         "import os; 1248", "</answer>1248", "1248\x00", "1248\x1f", "1247+1",
         r"6 \times 208 = 1248", "1248.01", "124", "1248 million", "12 48", "1248 1248", ">1248",
         r"\neq 1248", "~x=1248!",

@@ -322,3 +322,20 @@ def test_the_full_d1_row_is_not_reached_by_its_reinforcement_learning_alone(make
     }
     assert "method" in fields["d1/gsm8k/256"]
     assert "method" not in fields["d1/diffu-grpo/gsm8k/256"]
+
+
+@pytest.mark.parametrize(
+    ("config", "origins", "field"),
+    [
+        ({"control": "shuffled-rewards"}, {}, "control"),
+        ({"scale": "tiny"}, {}, "scale"),
+        ({}, {"training.learning_rate": "--set"}, "settings"),
+    ],
+)
+def test_a_control_another_scale_or_changed_settings_are_not_the_published_run(
+    trained, config, origins, field
+):
+    published = {"paper": "d1", "algorithm": "diffu-grpo", **config}
+    run = trained([79.8], config=published, origins=origins)[0]
+    fields = [gate.field for gate in check_claim(trained_claim(), run).differing]
+    assert fields == [field]

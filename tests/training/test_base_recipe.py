@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dare.errors import UsageProblem
 from dare.models import registry
 from dare.models.weights import weights_sha256
 from dare.tasks import sudoku4
@@ -93,3 +94,16 @@ def test_the_shipped_base_is_the_recorded_one_and_small() -> None:
         facts["accuracy"], abs=0.01
     )
     assert facts["clean_accuracy"] > 0.9
+
+
+def test_the_state_of_another_recipe_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "MEASURED_ON", 10)
+    base.train_base(SHORT, tmp_path / "state.pt", lambda *_: None)
+    other = SHORT.model_copy(update={"seed": 7})
+    with pytest.raises(UsageProblem, match="another recipe"):
+        base.train_base(other, tmp_path / "state.pt", lambda *_: None)
+    (tmp_path / "junk.pt").write_bytes(b"junk")
+    with pytest.raises(UsageProblem, match="not the state"):
+        base.train_base(SHORT, tmp_path / "junk.pt", lambda *_: None)
