@@ -11,7 +11,8 @@ from dare.diffusion.keys import RunKey
 from dare.models.loading import encode_prompt, load_model, load_tokenizer
 from dare.sampling.config import SamplerConfig
 from dare.sampling.decode import generate
-from dare.sampling.selection import propose, row_draws, top_positions, transfer_schedule
+from dare.sampling.candidates import Noise, propose
+from dare.sampling.selection.base import even_shares, top_positions
 from dare.tasks import sudoku4
 
 GREEDY = SamplerConfig(gen_length=16, steps=8, block_length=16)
@@ -38,7 +39,7 @@ def prompts() -> list[list[int]]:
     ],
 )
 def test_transfer_schedule_of_the_paper(count: int, steps: int, schedule: list[int]) -> None:
-    assert transfer_schedule(count, steps) == schedule
+    assert even_shares(count, steps) == schedule
 
 
 def test_greedy_tokens_do_not_depend_on_the_batch(model, prompts) -> None:  # type: ignore[no-untyped-def]
@@ -88,8 +89,9 @@ def test_the_trajectory_commits_the_schedule(model, prompts) -> None:  # type: i
 
 def test_temperature_draws_from_the_softmax() -> None:
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, 0.5, -3.0]).expand(20_000, -1)
-    noise = row_draws([RunKey(0).at("rollout")], 0, [20_000], 6, torch.device("cpu"))
-    drawn = propose(logits, 0.7, noise)
+    keyed = Noise([RunKey(0).at("rollout")], 1, torch.device("cpu"))
+    noise = keyed.exponential([0], [0], [20_000], 6)
+    drawn = propose(logits / 0.7, noise)
     expected = torch.softmax(logits[0] / 0.7, -1) * len(drawn)
     observed = torch.bincount(drawn, minlength=6)
     chi_square = float(((observed - expected) ** 2 / expected).sum())
