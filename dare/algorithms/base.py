@@ -128,7 +128,8 @@ class Prepared:
     """A rollout batch with everything that is fixed before its first update.
 
     advantages (B,); weights (B, C), the share of each token in the batch loss, zero where it
-    does not count; masks (J, B, K, L) bool; old_log_probs (J, B, C), the first iteration's
+    does not count; masks (J, B, K, L) bool; block_length, tokens per block of a
+    block-causal policy or None; old_log_probs (J, B, C), the first iteration's
     unused; reference_log_probs (J, B, C); isolated (B,) bool, samples without a reward;
     constant (B,) bool, samples of a group whose rewards are all equal; learner_forwards, the
     sequences that go through the model for this batch, all iterations together (a batch cut
@@ -140,6 +141,7 @@ class Prepared:
     weights: Tensor
     masks: Tensor
     mask_token_id: int
+    block_length: int | None
     isolated: Tensor
     constant: Tensor
     old_log_probs: Tensor | None = None

@@ -89,9 +89,7 @@ class DiffuGrpo:
         rule = one_step_rule(self.config.p_mask_prompt)
         masks = batch_masks(self.config, rule, rollout, run_key, num_iterations)
         advantages = self.advantages(rollout.rewards, rollout.group_size)
-        prepared = prepare_masked(
-            self.config, advantages, masks, rollout, model.config.mask_token_id
-        )
+        prepared = prepare_masked(self.config, advantages, masks, rollout, model)
         everything, old, passes = range(num_iterations), None, list(range(num_iterations))
         if num_iterations > 1:
             old, computed = frozen_log_probs(_score, model, prepared, everything[1:], micro_batch)

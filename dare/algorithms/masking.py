@@ -17,7 +17,7 @@ from dare.algorithms.parts import (
 )
 from dare.diffusion.keys import RunKey
 from dare.diffusion.masks import MaskingRule, draw_masks
-from dare.likelihood.rows import same_input_runs
+from dare.likelihood.rows import block_length_of, distinct_inputs
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +80,7 @@ def prepare_masked(
     advantages: Tensor,
     masks: Tensor,
     rollout: RolloutBatch,
-    mask_token_id: int,
+    model: Any,
 ) -> Prepared:
     """The parts of ``prepare`` that every masked objective shares."""
     weights = token_weights(
@@ -91,7 +91,8 @@ def prepare_masked(
         advantages=advantages,
         weights=weights,
         masks=masks,
-        mask_token_id=mask_token_id,
+        mask_token_id=model.config.mask_token_id,
+        block_length=block_length_of(model),
         isolated=isolated_samples(rollout.rewards),
         constant=constant_groups(rollout.rewards, rollout.group_size),
     )
@@ -129,15 +130,11 @@ def frozen_log_probs(
 
 def forwards(prepared: Prepared, iterations: Sequence[int]) -> int:
     """Sequences that go through the model in one pass over the batch for each iteration."""
-    canvas = prepared.rollout.canvas()
-    draws = prepared.masks.shape[2]
-    attention = canvas.attention
-    if attention is not None:
-        attention = attention.repeat_interleave(draws, 0)
-    total = 0
+    canvas, total = prepared.rollout.canvas(), 0
     for iteration in iterations:
-        inputs = canvas.noisy(prepared.masks[iteration], prepared.mask_token_id).flatten(0, 1)
-        total += int(same_input_runs(inputs, attention)[-1]) + 1 if len(inputs) else 0
+        masks = prepared.masks[iteration]
+        runs = distinct_inputs(canvas, masks, prepared.mask_token_id, prepared.block_length)
+        total += int(runs[-1]) + 1 if len(runs) else 0
     return total
 
 

@@ -102,9 +102,7 @@ class Spg:
     ) -> Prepared:
         masks = batch_masks(self.config, self.config.rule, rollout, run_key, num_iterations)
         advantages = self.advantages(rollout.rewards, rollout.group_size)
-        prepared = prepare_masked(
-            self.config, advantages, masks, rollout, model.config.mask_token_id
-        )
+        prepared = prepare_masked(self.config, advantages, masks, rollout, model)
         return replace(prepared, learner_forwards=forwards(prepared, range(num_iterations)))
 
     def loss(self, model: Any, micro: Prepared, iteration: int) -> LossOutput:

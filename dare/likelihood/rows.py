@@ -2,7 +2,9 @@
 
 Every estimator goes through :func:`row_log_probs`.  Two exact savings live here: the head runs
 on the needed rows only, and neighbouring samples with the same noisy input (a group that shares
-its masks, completions fully masked) are run once with several targets a row.
+its masks, completions fully masked) are run once with several targets a row.  Block-causal
+models see the blocks in front of a noisy one clean (:mod:`dare.likelihood.two_stream`), so for
+them samples with different completions never share an input.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dare._lazy import lazy
+from dare.likelihood.two_stream import two_stream
 
 if TYPE_CHECKING:
     import torch
@@ -62,6 +65,37 @@ def same_input_runs(inputs: Tensor, attention: Tensor | None) -> Tensor:
     return torch.cat((new.new_zeros(min(1, len(inputs))), new)).long().cumsum(0)
 
 
+def block_length_of(model: Any) -> int | None:
+    """Tokens per block of a block-causal model; None for a bidirectional one."""
+    length: int | None = getattr(model.config, "block_length", None)
+    return length
+
+
+def distinct_inputs(
+    canvas: Canvas, masks: Tensor, mask_token_id: int, block_length: int | None
+) -> Tensor:
+    """Run index (B * K,) of the inputs under ``masks`` (B, K, L): how many forwards they take."""
+    inputs, context, attention = _inputs(canvas, masks, mask_token_id)
+    if block_length is not None:
+        inputs = torch.cat((inputs, context), 1)
+    return same_input_runs(inputs, attention)
+
+
+def _inputs(
+    canvas: Canvas, masks: Tensor, mask_token_id: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Noisy ids, context ids (prompt as in the noisy ids, completion clean) and attention, each
+    (B * K, L)."""
+    noisy = canvas.noisy(masks, mask_token_id)
+    context = canvas.ids[:, None].expand_as(noisy).clone()
+    prompt = context.shape[-1] - canvas.completion_length
+    context[..., :prompt] = noisy[..., :prompt]
+    attention = canvas.attention
+    if attention is not None:
+        attention = attention[:, None].expand_as(noisy).flatten(0, 1)
+    return noisy.flatten(0, 1), context.flatten(0, 1), attention
+
+
 def row_log_probs(
     model: Any, canvas: Canvas, masks: Tensor, needed: Tensor, mask_token_id: int
 ) -> Tensor:
@@ -71,15 +105,23 @@ def row_log_probs(
     distinct noisy input.  Differentiable in the model's parameters.
     """
     batch, draws, length = needed.shape
-    inputs = canvas.noisy(masks, mask_token_id).flatten(0, 1)
+    block_length = block_length_of(model)
+    inputs, context, attention = _inputs(canvas, masks, mask_token_id)
     clean = canvas.ids[:, None].expand(batch, draws, -1).flatten(0, 1)
-    attention = canvas.attention
-    if attention is not None:
-        attention = attention[:, None].expand(batch, draws, -1).flatten(0, 1)
     rows = torch.zeros_like(inputs, dtype=torch.bool)
     rows[:, -length:] = needed.flatten(0, 1)
-    runs = same_input_runs(inputs, attention)
-    if len(runs) and int(runs[-1]) + 1 < len(runs):
+    runs = distinct_inputs(canvas, masks, mask_token_id, block_length)
+    if block_length is not None:
+        streams = two_stream(context, inputs, attention, block_length, length)
+        values = model(
+            streams.ids,
+            position_ids=streams.position_ids,
+            attend=streams.attend,
+            positions=streams.lift(rows),
+            targets=clean[rows],
+        )
+        log_probs = values.new_zeros(rows.shape).masked_scatter(rows, values)
+    elif len(runs) and int(runs[-1]) + 1 < len(runs):
         log_probs = _shared_forward(model, inputs, attention, rows, clean, runs)
     else:
         values = model(inputs, attention, positions=rows, targets=clean[rows])

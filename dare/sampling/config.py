@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 from dare.sampling.rules import Ascending, Schedule, Selection
+
+# Left out of a dump while they stand at their defaults: they came after the first records, whose
+# digests, and with them recorded references and board rows, stay what they are.
+LATER = (
+    "block_origin", "top_k", "top_p", "filters", "confidence_from", "selection", "cache",
+    "eos_stop",
+)  # fmt: skip
 
 
 class SamplerConfig(BaseModel):
@@ -18,6 +26,7 @@ class SamplerConfig(BaseModel):
     block_origin: blocks are counted from the first token of the completion (bidirectional
         models) or of the sequence, prompt included (block-causal ones).
     temperature, top_k, top_p: of the candidates; 0 is the argmax.
+    filters: which of top-p and top-k comes first; the second sees the renormalised rest.
     remasking: the score by which positions are ranked: the candidate's probability, noise, the
         margin of the two best probabilities, or negative entropy.
     confidence_from: the distribution the score is read from: the plain logits, those divided by
@@ -40,6 +49,7 @@ class SamplerConfig(BaseModel):
     temperature: float = Field(default=0.0, ge=0.0)
     top_k: int | None = Field(default=None, gt=0)
     top_p: float | None = Field(default=None, gt=0.0, le=1.0)
+    filters: Literal["top_p_first", "top_k_first"] = "top_p_first"
     cfg_scale: float = Field(default=0.0, ge=0.0)
     remasking: Literal["low_confidence", "random", "margin", "entropy"] = "low_confidence"
     confidence_from: Literal["logits", "tempered", "filtered"] = "logits"
@@ -48,6 +58,12 @@ class SamplerConfig(BaseModel):
     eos_stop: Literal["never", "block", "token"] = "never"
     logits_eos_inf: bool = False
     confidence_eos_eot_inf: bool = False
+
+    @model_serializer(mode="wrap")
+    def _dump(self, dump: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        fields = type(self).model_fields
+        unset = {name for name in LATER if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in dump(self).items() if name not in unset}
 
     @model_validator(mode="after")
     def _blocks_divide(self) -> SamplerConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,7 +27,8 @@ def two_samples(rollout_of, config, advantages, lengths=(3, 4)):
     mask = torch.arange(4) < torch.tensor(lengths)[:, None]
     rollout = replace(rollout, completion_mask=mask)
     masks = torch.ones(1, 2, 1, 9, dtype=torch.bool)
-    return prepare_masked(config, torch.as_tensor(advantages), masks, rollout, 6)
+    model = SimpleNamespace(config=SimpleNamespace(mask_token_id=6))
+    return prepare_masked(config, torch.as_tensor(advantages), masks, rollout, model)
 
 
 @pytest.mark.parametrize(

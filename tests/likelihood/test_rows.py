@@ -14,7 +14,7 @@ class Recorder:
     """Passes calls on and remembers what the model was given."""
 
     def __init__(self, model):
-        self.model, self.calls = model, []
+        self.model, self.config, self.calls = model, model.config, []
 
     def __call__(self, input_ids, attention_mask=None, **kwargs):
         self.calls.append((input_ids, attention_mask, kwargs["positions"]))
