@@ -24,6 +24,7 @@ from dare.leaderboard.build import build
 from dare.leaderboard.files import Board, git_files, parse, read_board
 from dare.leaderboard.render import render
 from dare.leaderboard.schema import Cell, Entry, Evidence, Protocol
+from dare.sampling.config import LATER
 
 KINDS = ("train", "eval", "rescore")
 
@@ -130,6 +131,11 @@ def run_problems(protocol: Protocol, run: Evidence) -> Iterator[str]:
             yield f"gate {path}: not recorded, the board asks for {wanted!r}"
         elif found != wanted:
             yield f"gate {path}: {found!r}, the board asks for {wanted!r}"
+    # Caches and adaptive rules cost and score otherwise; a board that allows one says so.
+    for name in LATER:
+        path = f"decode.{name}"
+        if path not in gates and (found := facts.lookup(record, path)) is not facts.MISSING:
+            yield f"{path} is {found!r}: this board is for the plain sampler"
     if cell is not None and record.status == "complete":
         yield from _metric_problems(run, cell)
 

@@ -24,6 +24,7 @@ from typing import Any
 from dare.config import canonical_json
 from dare.results.claims import Claim
 from dare.results.record import Record
+from dare.sampling.config import LATER
 
 NOT_RECORDED = "not recorded"
 BUDGET_TOLERANCE = 0.10
@@ -166,6 +167,10 @@ class _Checks:
             if value is not None:
                 remedy = f"{self._reproduce()} --set evaluation.{name}={value}"
                 self._equal(f"decode.{name}", value, decode.get(name), remedy)
+        # What nobody states is the plain sampler: caches and adaptive rules are not.
+        for name in sorted(set(decode) & set(LATER) - set(stated)):
+            remedy = f"{self._reproduce()}  (without evaluation.{name})"
+            self._differs(f"decode.{name}", "not used", decode[name], remedy)
 
     def _selection(self) -> None:
         claim = self.claim

@@ -15,6 +15,7 @@ Counting rules, stated with every plan:
 * a forward costs 2 FLOPs per weight and token (attention scores and embedding look-ups left
   out: 2 % at 512 tokens of an 8B model), training three times that; with LoRA the weight
   gradients of the frozen layers are not computed, so three is an upper bound
+* a mixture of experts multiplies a token with the experts that it uses, and keeps all of them
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Memory:
         "LoRA: weights + 16 bytes per adapter weight + activations + logits",
         "full: 16 bytes per weight (weights, gradients, Adam) + activations + logits",
         "activations: 8 d + 4 h numbers per token and layer, no checkpointing",
+        "experts: all are kept, never in 4 bits nor adapted; h of those used",
     )
 
 
@@ -219,30 +221,22 @@ def _memory(config: RunConfig, shape: Shape, tokens: int) -> Memory:
     batch = config.training.per_device_train_batch_size if config.training else 1
     weights = shape.parameters * number
     if config.model.load_in_4bit:
-        weights -= shape.block_parameters * (number - NF4_BYTES)
+        weights -= shape.quantised_parameters * (number - NF4_BYTES)
     logits = batch * config.rollout.gen_length * shape.vocab_size * number
-    activations = (
-        batch * tokens * shape.n_layers * (8 * shape.d_model + 4 * shape.mlp_hidden_size) * number
-    )
+    per_token = 8 * shape.d_model * shape.n_layers + 4 * shape.mlp_width_per_token
+    activations = batch * tokens * per_token * number
     # Scores are taken in float32, so logits exist twice while training.
     learning = activations + logits * (1 + 4 / number)
     trained = 2 * number + ADAM_STATE_BYTES + (4 if number < 4 else 0)
     lora = None
     if config.model.lora is not None:
-        adapters = adapter_parameters(shape, config.model.lora.r, config.model.lora.target_modules)
+        adapters = shape.adapter_parameters(config.model.lora.r, config.model.lora.target_modules)
         lora = round(weights + trained * adapters + learning)
     return Memory(
         inference=round(weights + logits),
         lora=lora,
         full=round(shape.parameters * trained + learning),
     )
-
-
-def adapter_parameters(shape: Shape, rank: int, target_modules: Sequence[str]) -> int:
-    """Weights of LoRA adapters of ``rank`` on the named layers; names the model lacks add none."""
-    linears = shape.linears()
-    per_block = sum(sum(linears[name]) for name in target_modules if name in linears)
-    return shape.n_layers * rank * per_block
 
 
 def torchrun_line(

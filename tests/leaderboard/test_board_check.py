@@ -193,6 +193,10 @@ def test_an_entry_outside_the_lock_is_completed_by_build(board: Path, add) -> No
     [
         ({"decode": {"gen_length": 16, "temperature": 0.2}}, "gate decode.temperature: 0.2"),
         ({"decode": {"gen_length": 16}}, "gate decode.temperature: not recorded"),
+        (
+            {"decode": {"gen_length": 16, "steps": 8, "temperature": 0.0, "cache": "dual"}},
+            "decode.cache is 'dual': this board is for the plain sampler",
+        ),
         ({"budget": Budget(updates=1, nfe_train=5001)}, "spent 5001 NFE in training"),
         ({"kind": "reproduce"}, "a 'reproduce' record sums up others"),
         ({"status": "invalidated", "reason": "wrong data"}, "invalidated \\(wrong data\\)"),

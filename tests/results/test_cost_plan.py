@@ -13,7 +13,6 @@ from dare.models.registry import Checkpoint
 from dare.results.plan import (
     NF4_BYTES,
     Rate,
-    adapter_parameters,
     estimate,
     render_plan,
     torchrun_line,
@@ -99,7 +98,7 @@ def test_adapters_of_d1_reach_four_layers_of_a_block() -> None:
     """q, k, v: 8192 rows and columns each, up_proj 16384; the other listed names do not exist."""
     lora = config("d1", "paper").model.lora
     assert lora is not None
-    found = adapter_parameters(LLADA.shape, lora.r, lora.target_modules)
+    found = LLADA.shape.adapter_parameters(lora.r, lora.target_modules)
     assert found == 32 * 128 * (3 * 8192 + 16384) == 167_772_160
 
 
@@ -133,6 +132,38 @@ def test_lora_adds_16_bytes_per_adapter_weight() -> None:
 
 def test_a_run_without_lora_has_no_lora_figure() -> None:
     assert estimate(config("d1", "tiny"), TINY).memory.lora is None
+
+
+# ---- mixtures of experts -------------------------------------------------------------------
+
+# SDAR-30B-A3B: 48 layers of 32 heads of 128 and 4 key-value heads, 128 experts of 768, 8 used.
+MIXTURE = registry.get("sdar-30b")
+ATTENTION = 48 * (2 * 2048 * 4096 + 2 * 2048 * 512)
+ROUTER, EXPERT, HEAD = 48 * 2048 * 128, 3 * 2048 * 768, 151_936 * 2048
+
+
+def test_flops_of_a_mixture_count_the_experts_that_a_token_uses() -> None:
+    plan = estimate(config("d1", "paper", "math500").baseline(), MIXTURE)
+    active = ATTENTION + ROUTER + 48 * 8 * EXPERT + HEAD
+    assert plan.flops == pytest.approx(2 * active * 500 * 128 * (256 + 256))
+
+
+def test_memory_of_a_mixture_counts_all_its_experts() -> None:
+    logits = 6 * 256 * 151_936
+    found = memory(MIXTURE, model__load_in_4bit=False)
+    assert found.inference == 61_064_245_248 + 2 * logits
+    activations = 6 * 456 * 48 * (8 * 2048 + 4 * 8 * 768) * 2
+    assert found.full == 8 * 61_064_245_248 + activations + logits * (2 + 4)
+
+
+def test_four_bits_and_adapters_leave_the_experts_alone() -> None:
+    """d1 lists q, k, v and the MLP's up projection, whose experts are stacked weights here."""
+    saved = memory(MIXTURE, model__load_in_4bit=False).inference - memory(MIXTURE).inference
+    assert saved == pytest.approx(ATTENTION * (2 - NF4_BYTES), abs=2)
+    lora = config("d1", "paper").model.lora
+    assert lora is not None
+    found = MIXTURE.shape.adapter_parameters(lora.r, ("q_proj", "k_proj", "v_proj", "up_proj"))
+    assert found == 48 * 128 * ((2048 + 4096) + 2 * (2048 + 512))
 
 
 # ---- time ----------------------------------------------------------------------------------

@@ -135,6 +135,8 @@ def test_part_of_the_d1_gsm8k_items_is_at_best_partial(make_record, make_outcome
         ({"prompt__protocol": "llada"}, "protocol"),
         ({"prompt__wording": "own"}, "prompt wording"),
         ({"decode__gen_length": 128}, "decode.gen_length"),
+        ({"decode__cache": "dual"}, "decode.cache"),
+        ({"decode__selection": {"rule": "threshold", "threshold": 0.9}}, "decode.selection"),
         ({"metrics": [Metric(name="cells", value=1.0, n=3)]}, "metric"),
         ({"status": "failed", "reason": "loss was nan"}, "status"),
         ({"budget": Budget(updates=10)}, "training"),
