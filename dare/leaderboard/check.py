@@ -14,7 +14,7 @@ forged or missing rows would look as good as any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from dare.leaderboard.build import build
 from dare.leaderboard.files import Board, git_files, parse, read_board
 from dare.leaderboard.render import render
 from dare.leaderboard.schema import Cell, Entry, Evidence, Protocol
+from dare.results.record import Record
 from dare.sampling.config import LATER
 
 KINDS = ("train", "eval", "rescore")
@@ -124,7 +125,12 @@ def run_problems(protocol: Protocol, run: Evidence) -> Iterator[str]:
     if cell is None or cell.id != run.cell:
         where = f"{facts.task(record)} at {facts.gen_length(record)} tokens"
         yield f"it is a run of {where}, which is not the cell '{run.cell}'"
-    gates = protocol.gates | (cell.gates if cell is not None else {})
+    yield from _gate_problems(protocol.gates | (cell.gates if cell is not None else {}), record)
+    if cell is not None and record.status == "complete":
+        yield from _metric_problems(run, cell)
+
+
+def _gate_problems(gates: Mapping[str, object], record: Record) -> Iterator[str]:
     for path, wanted in gates.items():
         found = facts.lookup(record, path)
         if found is facts.MISSING:
@@ -136,8 +142,6 @@ def run_problems(protocol: Protocol, run: Evidence) -> Iterator[str]:
         path = f"decode.{name}"
         if path not in gates and (found := facts.lookup(record, path)) is not facts.MISSING:
             yield f"{path} is {found!r}: this board is for the plain sampler"
-    if cell is not None and record.status == "complete":
-        yield from _metric_problems(run, cell)
 
 
 def _metric_problems(run: Evidence, cell: Cell) -> Iterator[str]:
