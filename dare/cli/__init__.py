@@ -17,8 +17,10 @@ from dare.cli._shell import LazyGroup
 COMMANDS = {
     "list": ("dare.cli.list", "List papers, models, tasks, algorithms, samplers or runs."),
     "show": ("dare.cli.show", "Show a paper: its claims, configurations and deviations."),
+    "models": ("dare.cli.models", "List the named checkpoints, or show one and its memory."),
     "reproduce": ("dare.cli.reproduce", "Reproduce a paper: baseline, seeds, verdict."),
     "train": ("dare.cli.train", "Make the embedded base checkpoint by its recipe."),
+    "generate": ("dare.cli.generate", "Sample from a checkpoint, and watch it denoise."),
     "compare": ("dare.cli.compare", "Compare algorithms under one budget, paired by seed."),
     "rescore": ("dare.cli.rescore", "Score stored generations again, without a model."),
     "verdict": ("dare.cli.verdict", "Judge a run against a published number."),

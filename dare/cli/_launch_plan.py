@@ -18,7 +18,10 @@ def _plan(reproduction: Reproduction, config: RunConfig) -> Plan:
     from dare.results.plan import estimate
 
     facts = registry.describe(config.model.name)
-    return estimate(config, facts, rate=reproduction.rates.get(config.scale))
+    # The rate was measured on the reproduction's own model; another one has another.
+    measured = reproduction.resolve(config.scale)[0].model.name
+    rate = reproduction.rates.get(config.scale) if config.model.name == measured else None
+    return estimate(config, facts, rate=rate)
 
 
 def plan_lines(
@@ -82,11 +85,8 @@ def missing_means(
 
     lacking = []
     if registry.locate(config.model.name) is None:
-        entry = registry.get(config.model.name)
-        lacking.append(
-            f"weights: {entry.repo_id} ({entry.bytes / 1e9:.1f} GB) are not in the local cache; "
-            f"hf download {entry.repo_id} --revision {entry.revision}"
-        )
+        weights = registry.absent(config.model.name)
+        lacking.append(f"weights: {weights.why}; {weights.help}")
     if config.scale == "paper" and not _has_accelerator():
         lacking.append("device: no CUDA GPU here; the paper used 8 x A100-80G")
     if not lacking:

@@ -84,16 +84,10 @@ def _arms(names: Sequence[str], options: dict[str, Any]) -> Arms:
 
 
 def _require_weights(arms: Arms) -> None:
-    from dare.errors import Missing
     from dare.models import registry
 
     for config, _ in arms.values():
-        if registry.locate(config.model.name) is None:
-            raise Missing(
-                f"the weights of '{config.model.name}' are not on this machine",
-                "a comparison trains every arm from them",
-                "dare compare grpo spg  (the embedded model)",
-            )
+        registry.require(config.model.name)
 
 
 def _sheet(arms: Arms, seeds: tuple[int, ...], options: dict[str, Any]) -> ProtocolSheet:
@@ -114,8 +108,7 @@ def _sheet(arms: Arms, seeds: tuple[int, ...], options: dict[str, Any]) -> Proto
             "updates": plan.updates,
             "generated_tokens": plan.generated_tokens,
         }[unit]
-    base = registry.locate(first.model.name)
-    assert base is not None
+    base = registry.require(first.model.name)
     assert first.training is not None
     return ProtocolSheet(
         algorithms=tuple(arms),

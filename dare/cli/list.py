@@ -54,23 +54,9 @@ def papers(_: Path) -> list[Row]:
 
 def models(_: Path) -> list[Row]:
     """The named checkpoints, and whether their weights are here."""
-    from dare.models import registry
+    from dare.cli.models import rows
 
-    return [
-        {
-            "model": entry.name,
-            "parameters": entry.parameters,
-            "size": _size(entry.bytes),
-            "bytes": entry.bytes,
-            "licence": entry.licence,
-            "here": "yes" if registry.is_available(entry.name) else "no",
-            "source": entry.repo_id or "embedded",
-            "revision": entry.revision,
-            "revision_evidence": entry.evidence,
-            "aliases": list(entry.aliases),
-        }
-        for entry in registry.CHECKPOINTS
-    ]
+    return rows()
 
 
 def tasks(_: Path) -> list[Row]:
@@ -107,18 +93,23 @@ def algorithms(_: Path) -> list[Row]:
 
 
 def samplers(_: Path) -> list[Row]:
-    """The rules by which positions are committed; everything else is a sampler setting."""
-    from typing import get_args
+    """The named samplers, for which models they are, and whether they are a family's own."""
+    from dare.sampling.presets import PRESETS
 
-    from dare.sampling.config import SamplerConfig
-
-    what = {
-        "low_confidence": "commit the most confident positions of the block (LLaDA)",
-        "random": "commit random positions of the block",
-    }
-    rules = get_args(SamplerConfig.model_fields["remasking"].annotation)
-    others = [name for name in SamplerConfig.model_fields if name != "remasking"]
-    return [{"remasking": rule, "what": what.get(rule, ""), "settings": others} for rule in rules]
+    return [
+        {
+            "sampler": preset.name,
+            "models": preset.kind,
+            "exact": "yes" if preset.exact else "no",
+            "what": preset.what,
+            "approximate": preset.approximate,
+            "paper": preset.paper,
+            "arxiv": preset.arxiv,
+            "source": preset.source,
+            "settings": {**preset.settings, "block_length": preset.block_length},
+        }
+        for preset in PRESETS.values()
+    ]
 
 
 def runs(root: Path) -> list[Row]:
@@ -149,12 +140,12 @@ def _run_row(ref: RunRef) -> Row:
 KINDS = {
     "papers": Kind(papers, ("paper", "algorithm", "arxiv", "claims", "title"), "dare show d1",
                    right=("claims",)),
-    "models": Kind(models, ("model", "size", "here", "licence", "source"),
-                   "dare show llada-8b", right=("size",)),
+    "models": Kind(models, ("model", "family", "weights", "GB", "licence", "here", "pin"),
+                   "dare models show llada-8b", right=("weights", "GB")),
     "tasks": Kind(tasks, ("task", "metric", "protocols", "what"), "dare show sudoku4"),
     "algorithms": Kind(algorithms, ("algorithm", "papers", "what"), "dare compare grpo spg"),
-    "samplers": Kind(samplers, ("remasking", "what"),
-                     "dare reproduce d1 --set rollout.remasking=random --dry-run"),
+    "samplers": Kind(samplers, ("sampler", "models", "exact", "what", "arxiv"),
+                     "dare reproduce d1 --sampler fast-dllm --dry-run"),
     "runs": Kind(runs, ("run", "kind", "seed", "state", "result"), "dare reproduce d1",
                  empty="no runs yet"),
 }  # fmt: skip
@@ -232,10 +223,6 @@ def _reproduce(run: str) -> str:
 
 def _cell(value: Any) -> object:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-
-
-def _size(amount: int) -> str:
-    return f"{amount / 1e9:.1f} GB" if amount >= 1e8 else f"{amount / 1e6:.1f} MB"
 
 
 def _first_sentence(text: str | None) -> str:

@@ -33,7 +33,12 @@ def command(
     paper = _find(name)
     if isinstance(paper, dict):
         _refuse_paper_flags(name, claims or deviations or scale is not None or task is not None)
-        _show_facts(paper, as_json)
+        if "model" in paper:
+            from dare.cli.models import show_facts
+
+            show_facts(paper, as_json)
+            return
+        _show_task(paper, as_json)
         return
     every = not (claims or deviations or scale)
     scales = (scale,) if scale else SHOWN_SCALES if every else ()
@@ -67,13 +72,11 @@ def _find(name: str) -> Reproduction | dict[str, Any]:
         return reproductions.load(name)
     if plain in tasks.names():
         return _task_facts(plain)
-    models = [
-        spelling for entry in registry.CHECKPOINTS for spelling in (entry.name, *entry.aliases)
-    ]
-    hub = [entry.repo_id.lower() for entry in registry.CHECKPOINTS if entry.repo_id]
-    if plain in models or plain in hub:
-        return _model_facts(name)
-    known = [*papers, *models, *tasks.names()]
+    if plain in registry.spellings() or "/" in name:
+        from dare.cli.models import facts
+
+        return facts(name)
+    known = [*papers, *registry.spellings(with_hub_ids=False), *tasks.names()]
     raise unknown_name("paper, model or task", name, known, "dare list")
 
 
@@ -98,29 +101,6 @@ def _task_facts(name: str) -> dict[str, Any]:
         "metric": task.metric,
         "protocols": list(task.protocols),
         "next": "dare list tasks",
-    }
-
-
-def _model_facts(name: str) -> dict[str, Any]:
-    from dare.models import registry
-
-    entry = registry.get(name)
-    folder = registry.locate(name)
-    return {
-        "model": entry.name,
-        "note": entry.note,
-        "repository": entry.repo_id or "embedded in the package",
-        "revision": entry.revision,
-        "revision evidence": entry.evidence,
-        "here": str(folder) if folder else "no",
-        "parameters": entry.parameters,
-        "bytes": entry.bytes,
-        "dtype": entry.dtype,
-        "licence": entry.licence,
-        "mask_token_id": entry.mask_token_id,
-        "eos_token_id": entry.eos_token_id,
-        "aliases": list(entry.aliases),
-        "next": f"dare reproduce d1 --model {entry.name} --dry-run",
     }
 
 
@@ -174,7 +154,7 @@ def _of_task(claims: Sequence[Claim], task: str | None) -> list[Claim]:
     return [claim for claim in claims if task in (None, claim.task)]
 
 
-def _show_facts(facts: dict[str, Any], as_json: bool) -> None:
+def _show_task(facts: dict[str, Any], as_json: bool) -> None:
     from dare.cli._output import next_command, print_json, table
 
     following = facts.pop("next")

@@ -16,7 +16,8 @@ from transformers import PreTrainedTokenizerFast
 from dare.config import RunConfig
 from dare.diffusion.keys import RunKey
 from dare.evaluation.outcomes import outcome_of
-from dare.models.loading import encode_prompt
+from dare.models.special import SpecialTokens
+from dare.models.tokens import encode_prompt
 from dare.results.record import Outcome
 from dare.sampling.decode import generate
 from dare.tasks import protocols
@@ -35,10 +36,13 @@ def evaluate(
     rows: Sequence[int] | None = None,
     batch_size: int = 250,
     progress: Progress = lambda done, total: None,
+    special: SpecialTokens | None = None,
 ) -> list[Outcome]:
     """One outcome per problem under the run's evaluation sampler, in the order of ``rows``.
 
     The assistant turn starts with the protocol's answer prefix, which is no part of the output.
+
+    special: the ids that mean something, by default those of the model's config.
 
     rows: which of ``items`` (all by default).  A problem's randomness is keyed by its place in
     ``items``, so shards of an evaluation add up to the whole.
@@ -55,7 +59,7 @@ def evaluate(
     outcomes: dict[int, Outcome] = {}
     for batch in _equal_length_batches(order, prompts, batch_size):
         keys = [run_key.at("eval", sample=index) for index in batch]
-        out = generate(model, [prompts[index] for index in batch], config.evaluation, keys)
+        out = generate(model, [prompts[index] for index in batch], config.evaluation, keys, special)
         for row, index in enumerate(batch):
             # Raw, special tokens included: what graders read and records keep.
             output = str(tokenizer.decode(out.tokens[row].tolist(), skip_special_tokens=False))

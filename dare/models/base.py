@@ -22,8 +22,9 @@ from transformers import initialization as init
 from dare.errors import UsageProblem
 from dare.kernels.linear_logp import linear_logp
 from dare.models.cache import KeyValueCache
+from dare.models.flex import block_mask
 from dare.models.layers import RMSNorm, Tables
-from dare.models.layout import Layout, layout_of
+from dare.models.layout import Layout, layout_of, never_blind
 
 
 def without_foreign_keys(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,9 +38,13 @@ class DiffusionLM(PreTrainedModel):
     config: Any
     # The linear layers of a block that LoRA adapters usually sit on.
     lora_targets: ClassVar[tuple[str, ...]] = ()
+    # Whether the raw head at position i - 1 predicts token i, so that a forward over a window
+    # alone cannot predict the window's first token.
+    head_lags: ClassVar[bool] = False
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    _supports_flex_attn = True
 
     # What a family provides --------------------------------------------------------------------
 
@@ -95,13 +100,14 @@ class DiffusionLM(PreTrainedModel):
             cache=cache,
             block_length=block_length,
         )
+        x = x.to(self.head_weight.device)  # a device map may have put it elsewhere
         if positions is not None:
-            x = x[positions]
+            x = x[positions.to(x.device)]
         if targets is None:
             return F.linear(x, self.head_weight)
         if positions is None:
             raise ValueError("targets need positions: the (B, L) mask of the rows they belong to")
-        return linear_logp(x, self.head_weight, targets)
+        return linear_logp(x, self.head_weight, targets.to(x.device))
 
     def hidden_states(
         self,
@@ -121,9 +127,12 @@ class DiffusionLM(PreTrainedModel):
             blocks = None if self.block_length is None else block_length or self.block_length
             layout = layout_of(input_ids, attention_mask, blocks, cache)
         tables = self.rope(layout.position_ids)
+        mask: Any = layout.mask
+        if mask is not None and self.config._attn_implementation == "flex_attention":
+            mask = block_mask(mask, *input_ids.shape)
         x = self.embedding(input_ids)
         for index, layer in enumerate(self.layers):
-            x = layer(x, tables, layout.mask, None if cache is None else cache.layer(index))
+            x = layer(x, tables, mask, None if cache is None else cache.layer(index))
         normed: Tensor = self.final_norm(x)
         return self.aligned(normed, layout.position_ids)
 
@@ -143,7 +152,7 @@ class DiffusionLM(PreTrainedModel):
         if attention_mask is not None or cache is not None:
             raise ValueError("attend already says everything that attention_mask and cache do")
         self._check_length(int(position_ids.max()) + 1 if position_ids.numel() else 0)
-        return Layout(position_ids, attend[:, None])
+        return Layout(position_ids, never_blind(attend)[:, None])
 
     def _check_length(self, length: int) -> None:
         context = self.config.max_position_embeddings
@@ -164,7 +173,14 @@ class DiffusionLM(PreTrainedModel):
     @property
     def head_weight(self) -> Tensor:
         """The output projection, (V, D)."""
-        weight: Tensor = self.get_output_embeddings().weight
+        head = self.get_output_embeddings()
+        if hasattr(head, "base_layer"):
+            raise UsageProblem(
+                "adapters on the output head are not supported",
+                "the head is read row by row, past any adapter on it",
+                f"name layers of the blocks as targets: {', '.join(self.lora_targets)}",
+            )
+        weight: Tensor = head.weight
         return weight
 
     @torch.no_grad()

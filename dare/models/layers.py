@@ -10,8 +10,10 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask
 
 from dare.models.cache import LayerCache
+from dare.models.flex import flex_heads
 
 Tables = tuple[Tensor, Tensor]
 
@@ -61,19 +63,23 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, cache: LayerCache | None
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | BlockMask | None, cache: LayerCache | None
 ) -> Tensor:
     """Softmax attention at scale head_dim^-1/2, as (B, Q, H * head_dim).
 
     q (B, H, Q, d); k, v (B, kv heads, Q, d), where kv head j serves query heads j*g .. j*g+g-1.
-    With a cache the fresh keys and values are stored and all visible ones are attended.
+    With a cache the fresh keys and values are stored and all visible ones are attended.  A mask
+    in blocks is for FlexAttention.
     """
     if cache is not None:
         k, v = cache.update(k, v)
     groups = q.shape[1] // k.shape[1]
     if groups > 1:
         k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
-    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    if mask is None or isinstance(mask, Tensor):
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    else:
+        heads = flex_heads(q, k, v, mask)
     return heads.transpose(1, 2).reshape(q.shape[0], q.shape[2], -1)
 
 

@@ -44,14 +44,18 @@ def layout_of(
         columns = torch.arange(max(stop, visible), device=input_ids.device)[None]
     else:
         columns = (real.long().cumsum(-1) - 1).clamp(min=0)
-        # A row of nothing but padding attends to itself, so that no NaN arises.
-        real = real | ~real.any(-1, keepdim=True)
     queries = columns[:, start:stop]
     keys = None if real is None else real[:, None, None, :visible]
     if block_length is None:
-        return Layout(queries, keys)
+        return Layout(queries, None if keys is None else never_blind(keys))
     if real is None and (visible - 1) // block_length <= start // block_length:
         return Layout(queries, None)
     blocks = columns[:, :visible] // block_length
     mask = (queries // block_length)[:, None, :, None] >= blocks[:, None, None, :]
-    return Layout(queries, mask if keys is None else mask & keys)
+    return Layout(queries, mask if keys is None else never_blind(mask & keys))
+
+
+def never_blind(mask: Tensor) -> Tensor:
+    """Let a query that may attend no key (padding) attend all: some kernels give it NaN, which
+    would reach real tokens through its value, as 0 * NaN."""
+    return mask | ~mask.any(-1, keepdim=True)

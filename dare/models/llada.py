@@ -76,6 +76,7 @@ class LladaConfig(PreTrainedConfig):
     mask_token_id: int | None = 126336
     eos_token_id: int | None = 126081
     pad_token_id: int | None = 126081
+    eot_token_id: int | None = None
     architectures: list[str] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -138,7 +139,8 @@ class LLaDAModelLM(DiffusionLM):
     """LLaDA with its head; the calling convention is :class:`DiffusionLM`'s."""
 
     config_class = LladaConfig
-    lora_targets = ("q_proj", "k_proj", "v_proj", "attn_out", "ff_proj", "up_proj", "ff_out")
+    # Without the down projection: its name, ff_out, is the head's too.
+    lora_targets = ("q_proj", "k_proj", "v_proj", "attn_out", "ff_proj", "up_proj")
     _no_split_modules = ["LladaBlock"]  # noqa: RUF012 - transformers' own convention
 
     def __init__(self, config: LladaConfig) -> None:

@@ -8,63 +8,84 @@ No remote code is ever run: ``auto_map`` in a checkpoint's config is ignored.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from dare.errors import Missing, UsageProblem
+from dare.errors import Missing, UsageProblem, unknown_name
 from dare.models import registry
-from dare.models.llada import LladaConfig, LladaModelLM
+from dare.models.base import DiffusionLM
+from dare.models.checkpoint import check_tensors
+from dare.models.describe import read_config
+from dare.models.facts import Checkpoint
+from dare.models.families import FAMILIES
+from dare.models.tokens import encode_prompt, load_tokenizer
+
+__all__ = ["FAMILIES", "checkpoint_folder", "encode_prompt", "load_model", "load_tokenizer"]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-FAMILIES: dict[str, type[LladaModelLM]] = {"llada": LladaModelLM}
+ATTENTION = ("sdpa", "flex_attention")
+SPECIAL_IDS = ("mask_token_id", "eos_token_id", "pad_token_id", "eot_token_id")
 
 transformers_logging.disable_progress_bar()
-AutoConfig.register("llada", LladaConfig, exist_ok=True)
-AutoModel.register(LladaConfig, LladaModelLM, exist_ok=True)
-AutoModelForCausalLM.register(LladaConfig, LladaModelLM, exist_ok=True)
 
 
 def checkpoint_folder(name: str) -> Path:
     """The local folder of a checkpoint; ``Missing`` says how to get it."""
-    found = registry.locate(name)
-    if found is None:
-        entry = registry.get(name)
-        raise Missing(
-            f"the weights of '{name}' are not on this machine",
-            f"{entry.repo_id} is {entry.bytes / 1e9:.1f} GB and is not in the local cache",
-            f"hf download {entry.repo_id} --revision {entry.revision}",
-        )
-    return found
+    return registry.require(name)
 
 
 def load_model(
-    name: str, dtype: str = "float32", device: str = "cpu", in_4bit: bool = False
-) -> nn.Module:
+    name: str,
+    dtype: str = "float32",
+    device: str = "cpu",
+    in_4bit: bool = False,
+    *,
+    device_map: str | dict[str, Any] | None = None,
+    attention: str = "sdpa",
+) -> DiffusionLM:
     """The checkpoint ``name`` in evaluation mode.
 
-    ``in_4bit`` quantises the blocks to nf4 with doubly quantised scales and bfloat16 arithmetic,
-    as QLoRA does; it needs a GPU and the package bitsandbytes.
-    Raises ``Missing`` when its weights are not here and ``UsageProblem`` for a family that is
-    not supported or a folder that is not a checkpoint.
+    ``device_map`` spreads the layers over devices as accelerate does and replaces ``device``.
+    ``in_4bit`` quantises the linear layers to nf4 with doubly quantised scales and bfloat16
+    arithmetic, as QLoRA does; it needs a GPU and the package bitsandbytes.  ``attention`` "sdpa"
+    or "flex_attention".  Special token ids and the block length, where the checkpoint does not
+    say them, are the registry's.
+
+    Raises ``Missing`` when its weights are not here and ``UsageProblem`` for a family or a
+    configuration that is not supported and for a folder that is not a checkpoint, or lacks
+    tensors, or holds others.
     """
+    if attention not in ATTENTION:
+        raise unknown_name("attention", attention, ATTENTION, "use sdpa")
     folder = checkpoint_folder(name)
-    family = FAMILIES.get(_read_config(folder).get("model_type", ""))
-    if family is None:
+    model_class = FAMILIES[registry.family_of(read_config(folder), name)]
+    try:
+        config = model_class.config_class.from_pretrained(folder, attn_implementation=attention)
+    except (ValueError, TypeError) as error:
         raise UsageProblem(
-            f"'{name}' is not a diffusion language model that dare can load",
-            f"model_type {_read_config(folder).get('model_type')!r}; supported: {sorted(FAMILIES)}",
-            "dare list models",
-        )
+            f"'{name}' has a configuration that dare cannot run", str(error), registry.LISTING
+        ) from error
+    check_tensors(folder, model_class, config)
+    _fill_in(config, registry.describe(name))
+    settings: dict[str, Any] = {"config": config, "dtype": DTYPES[dtype]}
     if in_4bit:
-        settings = {"quantization_config": _nf4(), "device_map": {"": device}}
-        return family.from_pretrained(folder, dtype=DTYPES[dtype], **settings).eval()
-    return family.from_pretrained(folder, dtype=DTYPES[dtype]).to(device).eval()
+        settings["quantization_config"] = _nf4()
+    if device_map is not None or in_4bit:
+        settings["device_map"] = {"": device} if device_map is None else device_map
+        return model_class.from_pretrained(folder, **settings).eval()
+    return model_class.from_pretrained(folder, **settings).to(device).eval()
+
+
+def _fill_in(config: Any, facts: Checkpoint) -> None:
+    """Put what the registry knows where the configuration is silent."""
+    for key in SPECIAL_IDS:
+        if getattr(config, key, None) is None:
+            setattr(config, key, getattr(facts, key))
+    if config.block_length is not None and facts.block_length is not None:
+        config.block_length = facts.block_length
 
 
 def _nf4() -> Any:
@@ -83,28 +104,3 @@ def _nf4() -> Any:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=torch.bfloat16,
     )
-
-
-def load_tokenizer(name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer that stands beside the checkpoint."""
-    return PreTrainedTokenizerFast.from_pretrained(checkpoint_folder(name))
-
-
-def encode_prompt(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
-    """Token ids of one user turn: through the chat template where the checkpoint has one."""
-    if tokenizer.chat_template:
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], add_generation_prompt=True, tokenize=False
-        )
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    try:
-        config: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageProblem(
-            f"{folder} is not a checkpoint", f"{path.name}: {error}", "dare list models"
-        ) from error
-    return config

@@ -9,46 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from dare.diffusion.keys import Key
+from dare.models.special import SpecialTokens
 from dare.sampling.config import SamplerConfig
-
-
-@dataclass(frozen=True)
-class SpecialTokens:
-    """The ids a sampler must know; they come from the checkpoint.  ``stop`` ends a completion."""
-
-    mask: int
-    eos: int | None
-    eot: int | None = None
-    pad: int | None = None
-    stop: tuple[int, ...] = ()
-
-    @property
-    def stops(self) -> tuple[int, ...]:
-        """The ids that end a completion: ``stop``, or else eos and eot."""
-        found = (token for token in (self.eos, self.eot) if token is not None)
-        return self.stop or tuple(found)
-
-    @classmethod
-    def of(cls, model: Any) -> SpecialTokens:
-        """Read from ``model.config``; a checkpoint without a mask token is refused."""
-        config = model.config
-        mask = getattr(config, "mask_token_id", None)
-        if mask is None:
-            raise ValueError("the checkpoint's config names no mask_token_id; it cannot be sampled")
-        eos = getattr(config, "eos_token_id", None)
-        return cls(
-            mask=mask,
-            eos=eos[0] if isinstance(eos, list | tuple) else eos,
-            eot=getattr(config, "eot_token_id", None),
-            pad=getattr(config, "pad_token_id", None),
-            stop=tuple(getattr(config, "stop_token_ids", None) or ()),
-        )
 
 
 @dataclass(frozen=True)
@@ -88,22 +55,38 @@ class Noise:
         return noise
 
 
-def filtered(logits: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
-    """Logits (N, V) with all but the kept tokens at -inf: first top-p, then top-k.
+def filtered(
+    logits: Tensor, top_k: int | None, top_p: float | None, top_k_first: bool = False
+) -> Tensor:
+    """Logits (N, V) with all but the kept tokens at -inf.
 
-    top_p keeps the smallest set, likeliest first, whose probability exceeds it; the token that
-    crosses is kept.  Ties with the k-th value are all kept.
+    The order matters, since the second filter sees the renormalised rest: probabilities
+    .4 .3 .2 .1 with top_k 2 and top_p .5 keep two tokens if top-p comes first (Dream), and one
+    if top-k does (SDAR, LLaDA2.x).
     """
-    if top_p is not None and top_p < 1:
-        ordered, order = logits.sort(dim=-1, descending=True)
-        before = ordered.softmax(-1).cumsum(-1).roll(1, -1)
-        before[:, 0] = 0
-        drop = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, order, before > top_p)
-        logits = logits.masked_fill(drop, -torch.inf)
-    if top_k is not None and top_k < logits.shape[-1]:
-        kth = logits.topk(top_k, dim=-1).values[:, -1:]
-        logits = logits.masked_fill(logits < kth, -torch.inf)
-    return logits
+    if top_k_first:
+        return _nucleus(_largest(logits, top_k), top_p)
+    return _largest(_nucleus(logits, top_p), top_k)
+
+
+def _nucleus(logits: Tensor, top_p: float | None) -> Tensor:
+    """The smallest set, likeliest first, whose probability exceeds ``top_p``; the token that
+    crosses it is kept."""
+    if top_p is None or top_p >= 1:
+        return logits
+    ordered, order = logits.sort(dim=-1, descending=True)
+    before = ordered.softmax(-1).cumsum(-1).roll(1, -1)
+    before[:, 0] = 0
+    drop = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, order, before > top_p)
+    return logits.masked_fill(drop, -torch.inf)
+
+
+def _largest(logits: Tensor, top_k: int | None) -> Tensor:
+    """The ``top_k`` largest; ties with the last of them are all kept."""
+    if top_k is None or top_k >= logits.shape[-1]:
+        return logits
+    kth = logits.topk(top_k, dim=-1).values[:, -1:]
+    return logits.masked_fill(logits < kth, -torch.inf)
 
 
 def propose(logits: Tensor, noise: Tensor | None) -> Tensor:
@@ -128,20 +111,20 @@ def candidates(
     """Tokens (N,) and the logits (N, V) that the score is read from.
 
     noise (N, V) exponential, None at temperature 0.  Unless ``allow_mask``, the mask token is
-    no candidate; the distribution that scores are read from keeps it.
+    no candidate and takes no part in top-k and top-p; scores that are read from the unfiltered
+    distribution still count its probability.
     """
     if config.logits_eos_inf and special.eos is not None:
         logits[:, special.eos] = -torch.inf
     tempered = logits.float() / config.temperature if config.temperature > 0 else logits
-    kept = filtered(tempered, config.top_k, config.top_p)
+    column = None if allow_mask else tempered[:, special.mask].clone()
+    if column is not None:
+        tempered[:, special.mask] = -torch.inf
+    kept = filtered(tempered, config.top_k, config.top_p, config.filters == "top_k_first")
+    tokens = propose(kept, noise)
+    if column is not None:
+        tempered[:, special.mask] = column
     source = {"logits": logits, "tempered": tempered, "filtered": kept}[config.confidence_from]
-    if allow_mask:
-        tokens = propose(kept, noise)
-    else:
-        column = kept[:, special.mask].clone()
-        kept[:, special.mask] = -torch.inf
-        tokens = propose(kept, noise)
-        kept[:, special.mask] = column
     if config.confidence_eos_eot_inf:
         # The original blanks both ids at temperature 0; with noise its aliasing spares eos.
         if special.eot is not None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dare.config import Origins, RunConfig
-from dare.errors import DareError, Interrupted, Missing
+from dare.errors import DareError, Interrupted
 from dare.models import registry
 from dare.models.weights import checkpoint_sha256
 from dare.results.environment import numerics_sha256, run_key
@@ -51,14 +51,7 @@ class Unit:
 
     def key(self) -> str:
         """Equal keys give equal numbers: config, code and libraries that decide them, base."""
-        base = registry.locate(self.config.model.name)
-        if base is None:
-            entry = registry.get(self.config.model.name)
-            raise Missing(
-                f"the weights of '{self.config.model.name}' are not on this machine",
-                "they are needed to run",
-                f"hf download {entry.repo_id}",
-            )
+        base = registry.require(self.config.model.name)
         code = (
             f"{numerics_sha256()} torch {version('torch')} transformers {version('transformers')}"
         )

@@ -17,8 +17,9 @@ from dare.algorithms.base import RolloutBatch, completion_mask
 from dare.config import RunConfig
 from dare.diffusion.keys import RunKey
 from dare.errors import UsageProblem
-from dare.models.loading import encode_prompt
-from dare.sampling.decode import SpecialTokens, generate
+from dare.models.special import SpecialTokens
+from dare.models.tokens import encode_prompt
+from dare.sampling.decode import generate
 from dare.tasks.base import Item, Task
 from dare.training.data import TrainingStream
 from dare.training.ranks import summed
@@ -70,6 +71,7 @@ class RolloutSource:
     tokenizer: PreTrainedTokenizerFast
     stream: TrainingStream
     run_key: RunKey
+    special: SpecialTokens
     eos_policy: str
     rank: int = 0
     world_size: int = 1
@@ -87,13 +89,13 @@ class RolloutSource:
         prompts = [self._encode(item) for item in items]
         repeated = [prompt for prompt in prompts for _ in range(group)]
         keys = [self.run_key.at("rollout", step, int(sample)) for sample in sample_ids]
-        out = generate(model, repeated, self.config.rollout, keys)
+        special = self.special
+        out = generate(model, repeated, self.config.rollout, keys, special)
         texts = [self._decode(row) for row in out.tokens.tolist()]
         rewards = self._rewards(rows, texts)
         facts = self._facts(rows, texts, rewards, int(out.nfe.sum()), out.tokens.numel())
         if self.config.control == "shuffled-rewards":
             rewards = shuffled_within_groups(rewards, group, self.run_key, step, first)
-        special = SpecialTokens.of(model)
         filler = special.mask if special.pad is None else special.pad
         prompt_ids, prompt_mask = left_pad(repeated, filler)
         device = out.tokens.device

@@ -24,7 +24,10 @@ from dare.diffusion.keys import RunKey
 from dare.evaluation.engine import evaluate
 from dare.evaluation.metrics import task_metrics
 from dare.evaluation.outcomes import content_sha
+from dare.models import registry
 from dare.models.loading import checkpoint_folder, load_model, load_tokenizer
+from dare.models.special import SpecialTokens
+from dare.models.tokens import special_ids
 from dare.models.weights import file_sha256, weights_sha256
 from dare.results.record import Budget, Metric, Outcome, Record
 from dare.results.rundir import code_identity, environment, read_events, write_run
@@ -45,6 +48,7 @@ class Session:
     folder: Path
     model: Any
     tokenizer: PreTrainedTokenizerFast
+    special: SpecialTokens
     task: Task
     items: list[Item]
     device: str
@@ -58,11 +62,14 @@ class Session:
         if config.model.lora is not None:
             model = _with_lora(model, config)
         task = tasks.get(config.task.name)
+        tokenizer = load_tokenizer(config.model.name)
+        family = registry.describe(config.model.name).family
         return cls(
             config=config,
             folder=folder,
             model=model,
-            tokenizer=load_tokenizer(config.model.name),
+            tokenizer=tokenizer,
+            special=special_ids(model.config, tokenizer, family, config.model.name),
             task=task,
             items=task.load(config.task.eval_split, config.task.eval_limit),
             device=device,
@@ -83,6 +90,7 @@ class Session:
             tokenizer=self.tokenizer,
             stream=TrainingStream(self.task, self.config.task, self.run_key),
             run_key=self.run_key,
+            special=self.special,
             eos_policy=algorithm.config.eos_policy,
             rank=self.ranks.rank,
             world_size=self.ranks.size,
@@ -124,7 +132,7 @@ class Session:
         mine = range(self.ranks.rank, len(self.items), self.ranks.size)
         part = evaluate(
             self.model, self.tokenizer, self.task, self.items, self.config, self.run_key,
-            rows=mine, progress=progress,
+            rows=mine, progress=progress, special=self.special,
         )  # fmt: skip
         outcomes = self.ranks.interleave(part)
         metrics = task_metrics(self.task, self.items, outcomes, self.config.task.protocol)
@@ -206,11 +214,13 @@ class Session:
         tokenizer = folder / "tokenizer.json"
         return {
             "name": self.config.model.name,
+            "family": registry.describe(self.config.model.name).family,
+            "revision": registry.snapshot_revision(folder),
             "weights_sha256": weights_sha256(folder),
             "tokenizer_sha256": file_sha256(tokenizer) if tokenizer.exists() else None,
             "dtype": self.config.model.dtype,
-            "mask_token_id": self.model.config.mask_token_id,
-            "eos_token_id": self.model.config.eos_token_id,
+            "mask_token_id": self.special.mask,
+            "eos_token_id": self.special.eos,
         }
 
     def _data_block(self) -> dict[str, Any]:

@@ -28,6 +28,9 @@ SCREENS = [
     ("show", "spg", "--config", "paper", "--task", "sudoku"),
     ("show", "d1", "--deviations"),
     ("show", "llada-8b"),
+    ("models",),
+    ("models", "show", "llada2.1-flash"),
+    ("show", "tiny-llada"),
     ("show", "sudoku4"),
 ]
 
@@ -50,7 +53,10 @@ def document(*words: str) -> object:
 # ---- start-up ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [("list", "papers"), ("show", "d1"), ("show", "spg", "--json")])
+@pytest.mark.parametrize("words", [
+    ("list", "papers"), ("show", "d1"), ("show", "spg", "--json"), ("models",),
+    ("models", "show", "sdar-30b"), ("models", "show", "tiny-llada", "--json"),
+])  # fmt: skip
 def test_no_heavy_package_is_imported(words: tuple[str, ...]) -> None:
     code = (
         "import sys\n"
@@ -100,7 +106,7 @@ def test_list_papers_names_algorithm_and_number_of_claims() -> None:
 def test_list_models_shows_pins() -> None:
     rows = {row["model"]: row for row in document("list", "models")}
     assert rows["llada-8b"]["revision"] == "08b83a6feb34df1a6011b80c3c00c7563e963b07"
-    assert rows["llada-8b"]["size"] == "16.0 GB"
+    assert (rows["llada-8b"]["GB"], rows["llada-8b"]["bytes"]) == ("16.0", 16_031_197_112)
     assert rows["tiny-llada"]["source"] == "embedded"
 
 
@@ -110,10 +116,14 @@ def test_list_algorithms_names_their_papers() -> None:
     assert rows["spg"]["papers"] == ["spg"]
 
 
-def test_list_samplers_covers_every_rule_of_the_config() -> None:
-    rows = document("list", "samplers")
-    assert [row["remasking"] for row in rows] == ["low_confidence", "random"]
-    assert all(row["what"] for row in rows)
+def test_list_samplers_marks_the_approximate_ones() -> None:
+    rows = {row["sampler"]: row for row in document("list", "samplers")}
+    assert (rows["llada"]["exact"], rows["llada"]["approximate"]) == ("yes", "")
+    assert rows["fast-dllm-dual"]["exact"] == "no"
+    assert "stale" in rows["fast-dllm-dual"]["approximate"]
+    assert rows["fast-dllm-dual"]["arxiv"] == "2505.22618"
+    assert rows["sdar"]["models"] == "block-causal"
+    assert all(row["what"] and row["source"] for row in rows.values())
 
 
 def test_list_tasks_names_protocols() -> None:
@@ -125,7 +135,7 @@ def test_list_tasks_names_protocols() -> None:
 def test_list_without_a_kind_is_everything_but_the_runs() -> None:
     assert list(document("list")) == [name for name in KINDS if name != "runs"]
     result = dare("list")
-    assert "low_confidence" in result.stdout
+    assert "fast-dllm-dual" in result.stdout
     assert "llada-8b-base" in result.stdout
 
 

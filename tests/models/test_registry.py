@@ -81,21 +81,26 @@ def test_tiny_facts_agree_with_the_embedded_configuration() -> None:
 
 
 def test_revisions_are_full_hashes_with_their_evidence() -> None:
-    hub = [entry for entry in registry.CHECKPOINTS if entry.repo_id]
-    assert len(hub) == 3
-    for entry in hub:
-        assert re.fullmatch(r"[0-9a-f]{40}", entry.revision or "")
-        assert entry.evidence
+    for entry in registry.CHECKPOINTS:
+        assert (entry.repo_id is None) == (entry.evidence == "")
+        strength = entry.evidence.partition(":")[0]
+        assert (entry.revision is not None) == (strength in ("strong", "fair")), entry.name
+        assert entry.revision is None or re.fullmatch(r"[0-9a-f]{40}", entry.revision)
+        assert strength in ("strong", "fair", "weak", "none", "")
     assert registry.get("llada-8b").revision == "08b83a6feb34df1a6011b80c3c00c7563e963b07"
     assert registry.get("llada-8b-base").revision == "0f2787f2d87eac5eed8a087d5ecd24277e6255b2"
     assert registry.get("llada-1.5").revision == "84346fd91ba60252d260022201ad6fc5a3468fb2"
 
 
 def test_pins_are_those_of_the_reference_material(shared_dir: Path) -> None:
+    """Strong is A, fair is B; C and worse are not used."""
     text = (shared_dir / "models" / "pins.md").read_text()
-    for entry in registry.CHECKPOINTS:
-        if entry.repo_id:
-            assert f"| {entry.repo_id} | `{entry.revision}` | A |" in text
+    letters = {"strong": "A", "fair": "B"}
+    pinned = [entry for entry in registry.CHECKPOINTS if entry.revision]
+    assert len(pinned) == 16
+    for entry in pinned:
+        letter = letters[entry.evidence.partition(":")[0]]
+        assert f"| {entry.repo_id} | `{entry.revision}` | {letter} |" in text, entry.name
 
 
 def test_special_tokens_of_llada() -> None:
@@ -107,15 +112,33 @@ def test_special_tokens_of_llada() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["llada-8b", "LLaDA-8B", "llada-8b-instruct", "GSAI-ML/LLaDA-8B-Instruct", "llada"]
+    ("name", "found"),
+    [
+        ("llada-8b", "GSAI-ML/LLaDA-8B-Instruct"),
+        ("LLaDA-8B", "GSAI-ML/LLaDA-8B-Instruct"),
+        ("llada-8b-instruct", "GSAI-ML/LLaDA-8B-Instruct"),
+        ("GSAI-ML/LLaDA-8B-Instruct", "GSAI-ML/LLaDA-8B-Instruct"),
+        ("llada", "GSAI-ML/LLaDA-8B-Instruct"),
+        ("llada-moe", "inclusionAI/LLaDA-MoE-7B-A1B-Instruct"),
+        ("dream", "Dream-org/Dream-v0-Instruct-7B"),
+        ("dream-7b-base", "Dream-org/Dream-v0-Base-7B"),
+        ("diffucoder-7b", "apple/DiffuCoder-7B-Instruct"),
+        ("sdar-30b-a3b", "JetLM/SDAR-30B-A3B-Chat"),
+        ("jetlm/sdar-30b-a3b-chat-b32", "JetLM/SDAR-30B-A3B-Chat-b32"),
+        ("trado", "Gen-Verse/TraDo-8B-Instruct"),
+        ("llada2.0-mini", "inclusionAI/LLaDA2.0-mini"),
+        ("llada2.0-flash", "inclusionAI/LLaDA2.0-flash"),
+        ("llada2.1-mini", "inclusionAI/LLaDA2.1-mini"),
+    ],
 )
-def test_every_spelling_finds_the_checkpoint(name: str) -> None:
-    assert registry.get(name).name == "llada-8b"
+def test_every_spelling_finds_the_checkpoint(name: str, found: str) -> None:
+    assert registry.get(name).repo_id == found
 
 
 def test_no_spelling_belongs_to_two_checkpoints() -> None:
     spellings = [s for entry in registry.CHECKPOINTS for s in registry._spellings(entry)]
     assert len(set(spellings)) == len(spellings)
+    assert all(spelling == spelling.lower() for spelling in spellings)
 
 
 def test_unknown_name_suggests_the_nearest() -> None:
@@ -125,6 +148,17 @@ def test_unknown_name_suggests_the_nearest() -> None:
     assert "did you mean 'llada-8b'?" in caught.value.help
     with pytest.raises(UsageProblem):
         registry.locate("lada-8b")
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("sdar8b", "sdar-8b"), ("dream7b", "dream-7b"), ("lada2-mini", "llada2-mini"),
+     ("trado4b", "trado-4b"), ("dif-coder", "diffucoder")],
+)  # fmt: skip
+def test_the_nearest_name_of_every_family(name: str, nearest: str) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        registry.get(name)
+    assert f"did you mean '{nearest}'?" in caught.value.help
 
 
 def test_the_registry_imports_neither_torch_nor_the_hub() -> None:
@@ -144,7 +178,9 @@ def test_a_local_folder_is_found_and_described(tmp_path: Path) -> None:
     assert registry.locate(str(folder)) == folder
     assert registry.is_available(str(folder))
     facts = registry.describe(str(folder))
-    assert facts.shape.linears()["k_proj"] == (8, 4)
+    assert [(each.inputs, each.outputs) for each in facts.shape.attention()] == [
+        (8, 8), (8, 4), (8, 4), (8, 8),
+    ]  # fmt: skip
     # Two blocks: q, k, v, out, three MLP matrices; five norms; embedding and head of 32 rows.
     assert facts.parameters == 2 * (64 + 32 + 32 + 64 + 3 * 96) + 5 * 8 + 2 * 32 * 8
     assert (facts.bytes, facts.mask_token_id, facts.dtype) == (8, 31, "float32")
@@ -193,41 +229,130 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
     assert "does not exist" in caught.value.why
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"n_heads": 0, "d_model": 4, "n_layers": 1}'])
-def test_a_folder_with_a_senseless_config_cannot_be_described(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("changes", [
+    {"n_heads": 0}, {"n_heads": -2}, {"n_kv_heads": 3}, {"d_model": "wide"}, {"vocab_size": None,
+    "embedding_size": None}, {"mask_token_id": []}, {"n_layers": float("inf")},
+    {"d_model": float("nan")}, {"mask_token_id": "x"},
+])  # fmt: skip
+def test_a_folder_with_senseless_dimensions_cannot_be_described(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    folder = checkpoint(tmp_path / "odd", **changes)
+    if changes == {"mask_token_id": []}:
+        assert registry.describe(str(folder)).mask_token_id is None
+        return
+    with pytest.raises(UsageProblem, match="is not a checkpoint that dare can describe"):
+        registry.describe(str(folder))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "[" * 200_000, '{"a": ' + "9" * 10_000 + "}", ""])
+def test_a_config_that_is_no_object_cannot_be_described(tmp_path: Path, text: str) -> None:
     folder = checkpoint(tmp_path / "odd")
     (folder / "config.json").write_text(text)
     with pytest.raises(UsageProblem, match="is not a checkpoint that dare can describe"):
         registry.describe(str(folder))
 
 
-def test_the_hub_cache_is_used_only_when_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The layout is the Hub client's own, so its look-up is what is tested."""
+# ---- the Hub's cache -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty Hub cache.  The layout is the Hub client's own, so its look-up is tested."""
     import huggingface_hub.constants
-    from huggingface_hub import file_download
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(file_download.constants, "HF_HUB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def snapshot(cache: Path, repo_id: str, revision: str, head: bool = False) -> Path:
+    """A folder for a downloaded revision; ``head``: fetched without naming it."""
+    repository = cache / f"models--{repo_id.replace('/', '--')}"
+    if head:
+        (repository / "refs").mkdir(parents=True)
+        (repository / "refs" / "main").write_text(revision)
+    return repository / "snapshots" / revision
+
+
+def test_the_hub_cache_is_used_only_when_complete(cache: Path) -> None:
     assert registry.locate("llada-1.5") is None
-    revision = registry.get("llada-1.5").revision or ""
-    snapshot = tmp_path / "models--GSAI-ML--LLaDA-1.5" / "snapshots" / revision
-    sharded(snapshot)
-    assert registry.locate("llada-1.5") == snapshot
-    (snapshot / "model-1-of-2.safetensors").unlink()
+    folder = snapshot(cache, "GSAI-ML/LLaDA-1.5", registry.get("llada-1.5").revision or "")
+    sharded(folder)
+    assert registry.locate("llada-1.5") == registry.require("llada-1.5") == folder
+    (folder / "model-1-of-2.safetensors").unlink()
     assert registry.locate("llada-1.5") is None
     assert not registry.is_available("llada-1.5")
+    with pytest.raises(Missing) as caught:
+        registry.require("llada-1.5")
+    assert caught.value.why == "its download is not complete: not there: model-1-of-2.safetensors"
 
 
-def test_another_revision_in_the_cache_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import huggingface_hub.constants
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    checkpoint(tmp_path / "models--GSAI-ML--LLaDA-1.5" / "snapshots" / ("0" * 40))
+def test_another_revision_in_the_cache_does_not_count(cache: Path) -> None:
+    checkpoint(snapshot(cache, "GSAI-ML/LLaDA-1.5", "0" * 40))
     assert registry.locate("llada-1.5") is None
+
+
+def test_without_a_pin_the_current_commit_counts_and_can_be_told(cache: Path) -> None:
+    """Nobody attests a revision of SDAR-4B: what the Hub calls main is taken."""
+    assert registry.get("sdar-4b").revision is None
+    folder = checkpoint(snapshot(cache, "JetLM/SDAR-4B-Chat", "1" * 40, head=True))
+    assert registry.require("sdar-4b") == folder
+    assert registry.snapshot_revision(folder) == "1" * 40
+
+
+def test_other_folders_have_no_commit(tmp_path: Path) -> None:
+    assert registry.snapshot_revision(registry.EMBEDDED / "tiny-llada") is None
+    assert registry.snapshot_revision(tmp_path / ("1" * 40)) is None
+    assert registry.snapshot_revision(tmp_path / "snapshots" / "main") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (
+            "llada-8b",
+            "hf download GSAI-ML/LLaDA-8B-Instruct "
+            "--revision 08b83a6feb34df1a6011b80c3c00c7563e963b07",
+        ),
+        ("sdar-4b", "hf download JetLM/SDAR-4B-Chat"),
+        ("someone/tuned-llada", "hf download someone/tuned-llada"),
+    ],
+)
+def test_absent_weights_cost_exit_3_with_the_download_line(
+    cache: Path, name: str, line: str
+) -> None:
+    with pytest.raises(Missing) as caught:
+        registry.require(name)
+    assert (caught.value.exit_status, caught.value.help) == (3, line)
+    assert caught.value.what == f"the weights of '{name}' are not on this machine"
+
+
+def test_a_misspelt_hub_id_suggests_the_registered_one(cache: Path) -> None:
+    with pytest.raises(Missing) as caught:
+        registry.require("GSAI-ML/LLaDA-8B-Instuct")
+    assert caught.value.help.startswith("did you mean GSAI-ML/LLaDA-8B-Instruct? ")
+
+
+def test_a_hub_id_that_is_not_registered_is_described_by_its_config(cache: Path) -> None:
+    folder = checkpoint(
+        snapshot(cache, "someone/tuned-llada", "2" * 40, head=True), architectures=["LLaDAModelLM"]
+    )
+    assert registry.locate("someone/tuned-llada") == folder
+    assert registry.canonical("someone/tuned-llada") == "someone/tuned-llada"
+    facts = registry.describe("someone/tuned-llada")
+    assert (facts.name, facts.family, facts.revision) == ("someone/tuned-llada", "llada", None)
+    assert (facts.repo_id, facts.licence, facts.chat) == ("someone/tuned-llada", "not stated", None)
+
+
+def test_a_hub_id_that_is_not_here_cannot_be_described(cache: Path) -> None:
+    with pytest.raises(Missing, match="the weights of 'someone/tuned-llada'"):
+        registry.describe("someone/tuned-llada")
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "a--b/c", "a/b.git", "someone/", "/".join("ab") + "?"])
+def test_what_cannot_be_a_hub_id_is_an_unknown_name(cache: Path, name: str) -> None:
+    with pytest.raises(UsageProblem, match="no model is called"):
+        registry.locate(name)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000, ""])
