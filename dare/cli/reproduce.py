@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--scale", type=click.Choice(["tiny", "ci", "paper"]), default=None)
 @click.option("--seeds", default=None, help="0-2 or 0,3,7  [default: the reproduction's].")
 @click.option("--control", type=click.Choice(["none", "shuffled-rewards"]), default="none")
+@click.option("--sampler", default=None, help="Evaluate with this sampler; see dare list samplers.")
 @click.option("--set", "settings", multiple=True, metavar="PATH=VALUE", help="Override a value.")
 @click.option(
     "--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), default=None,
@@ -78,7 +79,32 @@ def _resolve(reproduction: Reproduction, options: dict[str, Any]) -> tuple[RunCo
         layers["--model"] = {"model.name": values["model"]["name"].value}
     if options["task"] is not None:
         layers["--task"] = {"task.name": values["task"]["name"].value}
+    if options["sampler"] is not None:
+        # The weakest layer: what else is set refines the sampler.
+        layers = {"--sampler": _sampler(options["sampler"], values, layers)} | layers
     return resolve(values, layers)
+
+
+def _sampler(
+    name: str, values: dict[str, Any], layers: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """The named sampler's settings for evaluation, at the length that is asked for."""
+    from dare.config import flatten
+    from dare.models import registry
+    from dare.sampling.config import SamplerConfig
+    from dare.sampling.presets import preset
+
+    length = values["evaluation"]["gen_length"].value
+    for layer in layers.values():
+        length = layer.get("evaluation.gen_length", length)
+    block = registry.describe(values["model"]["name"].value).block_length
+    own = {} if block is None else {"block_length": block}
+    config = preset(name, length, "bidirectional" if block is None else "block-causal", **own)
+    chosen = {field: getattr(config, field) for field in SamplerConfig.model_fields}
+    chosen["selection"] = config.selection.model_dump(mode="json")
+    # The rule as a whole, in the place of another one, and its parts, which have an origin each.
+    chosen |= flatten(chosen["selection"], "selection.")
+    return {f"evaluation.{field}": value for field, value in chosen.items()}
 
 
 def _seeds(reproduction: Reproduction, config: RunConfig, given: str | None) -> tuple[int, ...]:

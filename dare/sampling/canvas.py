@@ -90,6 +90,10 @@ class Canvas:
             stopped=torch.zeros(len(prompts), dtype=torch.bool, device=device),
         )
 
+    def cells(self, rows: Tensor, window: slice) -> tuple[Tensor | slice, slice]:
+        """The index of the window for ``rows``, ascending; without a gather where it is all."""
+        return (slice(None) if len(rows) == len(self.ids) else rows), window
+
     def masked(self, window: slice) -> Tensor:
         """Generated positions of ``window`` that still hold a mask, (B, W) bool."""
         return (self.ids[:, window] == self.special.mask) & self.region[:, window]
@@ -106,18 +110,19 @@ class Canvas:
         numbers: Sequence[int], remask: Tensor | None = None,
     ) -> None:  # fmt: skip
         """Write the decision of a round for ``rows`` (A,): commit, tokens, confidence (A, W)."""
-        ids, steps = self.ids[rows, window], self.commit_step[rows, window]
+        cells = self.cells(rows, window)
+        ids, steps = self.ids[cells], self.commit_step[cells]
         fixed = commit & (tokens != self.special.mask)
         number = torch.tensor(numbers, device=rows.device)[:, None]
         ids = torch.where(commit, tokens, ids)
         steps = torch.where(fixed, number, steps)
-        sure = torch.where(fixed, confidence, self.confidence[rows, window])
+        sure = torch.where(fixed, confidence, self.confidence[cells])
         if remask is not None:
             ids = ids.masked_fill(remask, self.special.mask)
             steps, sure = steps.masked_fill(remask, -1), sure.masked_fill(remask, 0.0)
-        self.ids[rows, window] = ids
-        self.commit_step[rows, window] = steps
-        self.confidence[rows, window] = sure
+        self.ids[cells] = ids
+        self.commit_step[cells] = steps
+        self.confidence[cells] = sure
 
     def stop_rows(self, end: int) -> None:
         """Stop the rows that hold a stop token and have no mask left up to column ``end``.

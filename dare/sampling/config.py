@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
-from dare.sampling.rules import Ascending, Schedule, Selection
+from dare.sampling.rules import RULES, Ascending, Rule, Schedule, Selection
 
 # Left out of a dump while they stand at their defaults: they came after the first records, whose
 # digests, and with them recorded references and board rows, stay what they are.
@@ -21,7 +21,8 @@ class SamplerConfig(BaseModel):
     """The reverse process, completely.
 
     Lengths in tokens; ``steps`` counts denoising steps over the whole completion, as in LLaDA's
-    ``generate``, in equal shares per block.  A rule that looks at confidences may need fewer.
+    ``generate``, in equal shares per block.  A rule that looks at confidences may need fewer; to
+    such rules ``steps`` need not be given, and to some it means nothing (``dare.sampling.rules``).
 
     block_origin: blocks are counted from the first token of the completion (bidirectional
         models) or of the sequence, prompt included (block-causal ones).
@@ -65,6 +66,22 @@ class SamplerConfig(BaseModel):
         unset = {name for name in LATER if getattr(self, name) == fields[name].default}
         return {name: value for name, value in dump(self).items() if name not in unset}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _steps_of_the_rule(cls, data: Any) -> Any:
+        """``steps`` where it is left out and the rule does not need it."""
+        if not isinstance(data, dict) or "steps" in data:
+            return data
+        given = data.get("selection")
+        name = given.get("rule") if isinstance(given, dict) else getattr(given, "rule", None)
+        rule = RULES.get(str(name), Schedule)
+        length, block = data.get("gen_length"), data.get("block_length")
+        if not (isinstance(length, int) and isinstance(block, int) and length > 0 and block > 0):
+            return data
+        if rule is Ascending:
+            return data | {"steps": Ascending.steps_for(length)}
+        return data if rule.spends_steps == "all" else data | {"steps": -(-length // block) * block}
+
     @model_validator(mode="after")
     def _blocks_divide(self) -> SamplerConfig:
         if self.block_origin == "completion" and self.gen_length % self.block_length:
@@ -72,12 +89,44 @@ class SamplerConfig(BaseModel):
                 f"gen_length {self.gen_length} is not a multiple of block_length "
                 f"{self.block_length}; choose a block that divides it"
             )
-        if isinstance(self.selection, Ascending):
-            return self
-        if self.steps % self.num_blocks:
+        rule = self.selection
+        if isinstance(rule, Ascending):
+            self._ascending_fits(rule)
+        elif rule.spends_steps != "no" and self.steps % self.num_blocks:
             raise ValueError(
                 f"steps {self.steps} is not a multiple of the {self.num_blocks} blocks; "
-                "LLaDA spends equal steps on each block"
+                f"the rule {rule.rule!r} spends equal steps on each block"
+            )
+        return self
+
+    def _ascending_fits(self, rule: Ascending) -> None:
+        steps = rule.steps_for(self.gen_length)
+        if self.block_length != self.gen_length or self.block_origin != "completion":
+            raise ValueError(
+                "the rule 'ascending' makes its own blocks: set block_length to gen_length "
+                f"({self.gen_length}), block_origin to 'completion', and selection.num_blocks"
+            )
+        if self.steps != steps or rule.num_blocks > steps:
+            raise ValueError(
+                f"the rule 'ascending' takes floor(log2 gen_length) = {steps} steps for "
+                f"{self.gen_length} tokens and no more blocks than that, not {self.steps} steps "
+                f"and {rule.num_blocks} blocks"
+            )
+
+    @model_validator(mode="after")
+    def _score_fits(self) -> SamplerConfig:
+        rule: Rule = self.selection
+        eos_rejection = getattr(rule, "eos_rejection", None) is not None
+        if self.remasking == "entropy" and (rule.limits_probability or eos_rejection):
+            raise ValueError(
+                f"the rule {self.selection.rule!r} treats the score as a probability, which "
+                "negative entropy is not; set remasking to 'low_confidence' or 'margin'"
+            )
+        if rule.looks_back and (self.cache != "none" or self.block_origin != "completion"):
+            raise ValueError(
+                f"the rule {self.selection.rule!r} masks tokens of earlier blocks again, so no "
+                "cache may hold them and the model must not be block-causal; set cache to "
+                "'none' and block_origin to 'completion'"
             )
         return self
 
@@ -106,7 +155,8 @@ class SamplerConfig(BaseModel):
     @property
     def nfe(self) -> int:
         """Forward passes for one completion, an upper bound where the rule is adaptive."""
-        return self.steps * (2 if self.cfg_scale > 0 else 1)
+        rounds = self.selection.rounds(self.steps_per_block, self.block_length) * self.num_blocks
+        return rounds * (2 if self.cfg_scale > 0 else 1)
 
     @property
     def is_random(self) -> bool:

@@ -44,24 +44,26 @@ def generate(
     prompts: B unpadded token lists.  keys: one per row, needed when anything is random.
     The tokens of a row depend on its prompt and key, never on the rest of the batch.
     ``watch`` is called after every round with the canvas.  Raises ValueError without keys where
-    they are needed, ``UsageProblem`` for blocks that the model cannot do.
+    they are needed, ``UsageProblem`` for blocks, caches and lengths that the model cannot do.
     """
     special = special or SpecialTokens.of(model)
     if keys is None and config.is_random:
         raise ValueError("temperature > 0 and random rules need one key per row")
+    lagging = bool(getattr(model, "head_lags", False))
     _check_blocks(model, config)
+    _check_cache(config, lagging)
     device = next(model.parameters()).device
     selector = selection.make(config, special, len(prompts))
     canvas = Canvas.start(prompts, config, special, selector.block_lengths(), device)
-    span = selector.max_rounds * (len(canvas.blocks) + 1)
-    if config.block_origin == "completion":
-        span = selector.max_rounds * len(canvas.blocks)
+    _check_context(model, prompts, canvas.ids.shape[1])
+    # The most blocks that any row has, whatever is in the batch: it numbers a row's draws.
+    most = len(selector.block_lengths()) + (config.block_origin == "sequence")
     loop = _Loop(
         canvas=canvas,
         selector=selector,
         forward=forwarding.make(model, canvas, config),
-        noise=None if keys is None else Noise(keys, span, device),
-        lagging=bool(getattr(model, "head_lags", False)),
+        noise=None if keys is None else Noise(keys, selector.max_rounds * most, device),
+        lagging=lagging,
         watch=watch,
     )
     for number, block in enumerate(canvas.blocks):
@@ -87,6 +89,32 @@ def _check_blocks(model: Any, config: SamplerConfig) -> None:
         )
 
 
+def _check_cache(config: SamplerConfig, lagging: bool) -> None:
+    rule = config.selection.rule
+    if lagging and config.cache != "none" and rule in ("schedule", "ascending", "maskgit"):
+        raise UsageProblem(
+            f"the rule '{rule}' cannot run through the cache '{config.cache}' on this model",
+            "its head predicts the next token, so that the first step of a block is spent on the "
+            "block's first token, and a fixed schedule then ends with masks left",
+            "--set evaluation.cache=none, or a rule that goes on until no mask is left (dream, "
+            "threshold, dynamic)",
+        )
+
+
+def _check_context(model: Any, prompts: Sequence[Sequence[int]], width: int) -> None:
+    """Before anything is spent: a block-causal model would notice in the last block only."""
+    context = getattr(model.config, "max_position_embeddings", None)
+    if context is not None and width > context:
+        longest = max((len(prompt) for prompt in prompts), default=0)
+        raise UsageProblem(
+            f"a sequence of {width} tokens does not fit the model",
+            f"its context is {context} tokens, for the prompt (the longest has {longest}) and "
+            "the completion, in whole blocks for a block-causal model, together",
+            "lower gen_length (--set rollout.gen_length=N, --set evaluation.gen_length=N) or "
+            "leave out the longest prompts",
+        )
+
+
 @dataclass
 class _Loop:
     """One call's parts.  ``lagging``: the head of row i - 1 predicts token i (Dream)."""
@@ -101,10 +129,12 @@ class _Loop:
     def fill(self, number: int, block: slice) -> None:
         """Run the rounds of one block."""
         canvas, selector = self.canvas, self.selector
-        start = block.start
+        start, stop = block.start, block.stop
         if selector.scope == "region":
             start = canvas.ids.shape[1] - canvas.config.gen_length
-        window = slice(start, block.stop)
+        elif selector.scope == "ahead" and number + 1 < len(canvas.blocks):
+            stop = canvas.blocks[number + 1].stop
+        window = slice(start, stop)
         self.forward.begin_block()
         selector.begin(number, canvas.masked(window))
         places = canvas.block_numbers(block)
@@ -115,24 +145,32 @@ class _Loop:
             rows = live.nonzero().squeeze(1)  # the one wait for the device in a round
             if not len(rows):
                 break
-            if not selector.is_idle(masked, index):
+            if len(rows) < len(masked):
+                masked = masked[rows]
+            if self.opening or not selector.is_idle(masked, index):
                 steps = [places[row] * selector.max_rounds + index for row in rows.tolist()]
-                self._round(rows, window, masked[rows], index, steps)
+                self._round(rows, window, masked, index, steps)
                 if canvas.config.eos_stop == "token":
                     canvas.stop_rows(block.stop)
             index += 1
         canvas.stop_rows(block.stop)
+
+    @property
+    def opening(self) -> bool:
+        """Whether the next forward is the only one that can predict the block's first token."""
+        return self.lagging and self.forward.opens_block
 
     def _round(
         self, rows: Tensor, window: slice, masked: Tensor, index: int, steps: list[int]
     ) -> None:
         """One forward and what follows from it, for the live rows (A,)."""
         canvas, selector = self.canvas, self.selector
-        ids = canvas.ids[rows, window]
-        scored = selector.scored(masked, canvas.region[rows, window])
-        opens = self.forward.opens_block and self.lagging
+        cells = canvas.cells(rows, window)
+        ids = canvas.ids[cells]
+        scored = selector.scored(masked, canvas.region[cells])
+        opening = self.opening
         logits = self.forward(rows, window, scored)
-        canvas.nfe[rows] += self.forward.passes
+        canvas.nfe[cells[0]] += self.forward.passes
         logits = selector.adjust(logits, scored, rows, index)
         tokens, scores = self._propose(logits, scored, rows.tolist(), steps)
         round = Round(
@@ -147,7 +185,7 @@ class _Loop:
             logits=logits,
             noise=self.noise,
         )
-        decision = _first_column(masked) if opens else selector.choose(round)
+        decision = _first_column(masked) if opening else selector.choose(round)
         canvas.apply(
             rows, window, decision.commit, round.tokens, round.confidence, steps, decision.remask
         )
@@ -158,8 +196,9 @@ class _Loop:
         self, logits: Tensor, scored: Tensor, rows: list[int], steps: list[int]
     ) -> tuple[Tensor, Tensor]:
         """Candidates and their scores, each (N,)."""
-        config, noise = self.canvas.config, None
-        counts = scored.sum(-1).tolist()
+        config, noise, counts = self.canvas.config, None, []
+        if config.temperature > 0 or config.remasking == "random":
+            counts = scored.sum(-1).tolist()
         if config.temperature > 0:
             assert self.noise is not None
             noise = self.noise.exponential(rows, steps, counts, logits.shape[-1])
@@ -168,7 +207,8 @@ class _Loop:
         )
         if config.remasking == "random":
             assert self.noise is not None
-            return tokens, self.noise.exponential(rows, steps, counts, 1, kind=1).squeeze(-1)
+            draws = self.noise.exponential(rows, steps, counts, 1, kind=1).squeeze(-1)
+            return tokens, -(-draws).expm1()  # uniform, so that thresholds keep their meaning
         return tokens, scores_of(config.remasking, source, tokens)
 
 

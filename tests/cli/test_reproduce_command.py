@@ -51,6 +51,22 @@ def test_an_8b_model_without_a_gpu_is_refused_with_the_plan(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_named_sampler_evaluates_and_other_settings_refine_it(tmp_path: Path) -> None:
+    words = ("reproduce", "d1", "--sampler", "fast-dllm-dual", "--dry-run", "--set")
+    done = dare(*words, "evaluation.selection.threshold=0.8", cwd=tmp_path)
+    assert done.returncode == 0
+    for line in (
+        'evaluation.cache = "dual"  (--sampler)',
+        'evaluation.selection.rule = "threshold"  (--sampler)',
+        "evaluation.selection.threshold = 0.8  (--set)",
+    ):
+        assert line in done.stdout
+    assert "rollout.cache" not in done.stdout
+    other = dare("reproduce", "d1", "--sampler", "sdar", "--dry-run", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "for block-causal models" in other.stderr
+
+
 def test_a_mistyped_setting_is_corrected_and_a_flag_beats_a_variable(tmp_path: Path) -> None:
     typo = dare("reproduce", "d1", "--set", "training.learning_rat=1", "--dry-run", cwd=tmp_path)
     assert typo.returncode == 2

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from dare.diffusion.keys import RunKey
 from dare.models.loading import encode_prompt, load_model, load_tokenizer
+from dare.sampling.candidates import Noise, propose
 from dare.sampling.config import SamplerConfig
 from dare.sampling.decode import generate
-from dare.sampling.candidates import Noise, propose
 from dare.sampling.selection.base import even_shares, top_positions
 from dare.tasks import sudoku4
 

@@ -196,7 +196,7 @@ def test_zero_advantages_are_exact_where_the_ratio_overflows(small_run, tmp_path
 def test_completions_of_nothing_but_eos(  # type: ignore[no-untyped-def]
     small_run, give, monkeypatch, paper, policy, counted, tmp_path
 ) -> None:
-    def only_eos(model: Any, prompts: Any, config: Any, keys: Any) -> Generation:
+    def only_eos(model: Any, prompts: Any, config: Any, *_: Any) -> Generation:
         shape = (len(prompts), config.gen_length)
         return Generation(
             tokens=torch.full(shape, model.config.eos_token_id),

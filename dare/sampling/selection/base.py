@@ -45,12 +45,19 @@ class Round:
 
     def uniform(self) -> Tensor:
         """One uniform number per window position, (A, W) float32, keyed for choices."""
+        return (-self._exponential()).exp()
+
+    def gumbel(self) -> Tensor:
+        """Standard Gumbel noise (A, W) float32: the k largest of x + gumbel are k draws from
+        softmax(x) without replacement."""
+        return -self._exponential().clamp_min(torch.finfo(torch.float32).tiny).log()
+
+    def _exponential(self) -> Tensor:
         if self.noise is None:
             raise ValueError("this rule is random: it needs one key per row")
         width = self.masked.shape[1]
         counts = [1] * len(self.numbers)
-        draws = self.noise.exponential(self.rows.tolist(), self.numbers, counts, width, kind=2)
-        return (-draws).exp()
+        return self.noise.exponential(self.rows.tolist(), self.numbers, counts, width, kind=2)
 
 
 @dataclass(frozen=True)
@@ -64,12 +71,14 @@ class Decision:
 class Selector:
     """A selection rule at work.  One object serves one call of ``generate``.
 
-    scope: the window is the ``block``, or the ``region`` from the first generated column to the
-    block's end.  allow_mask: whether the mask token may be committed, as fixed schedules of the
-    original codes let it; rules that loop until no mask is left do not, so that they end.
+    scope: the window is the ``block``; or the ``region`` from the first generated column to the
+    block's end; or ``ahead``, the block and the next one.
+
+    allow_mask: whether the mask token may be committed, as fixed schedules of the original codes
+    let it; rules that loop until no mask is left do not, so that they end.
     """
 
-    scope: ClassVar[Literal["block", "region"]] = "block"
+    scope: Literal["block", "region", "ahead"] = "block"
     allow_mask: ClassVar[bool] = False
 
     def __init__(self, config: SamplerConfig, special: SpecialTokens, batch: int) -> None:
@@ -83,7 +92,8 @@ class Selector:
     @property
     def max_rounds(self) -> int:
         """No row takes more rounds in one block."""
-        return max(self.config.steps_per_block, self.config.block_length)
+        rounds: int = self.rule.rounds(self.config.steps_per_block, self.config.block_length)
+        return rounds
 
     def begin(self, block: int, masked: Tensor) -> None:
         """A new block, whose window is masked (B, W) as it stands."""
