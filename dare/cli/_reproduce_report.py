@@ -52,7 +52,7 @@ def judge(
         return check_control(pairs, reference)
     if config.scale == "ci":
         why = "the ci scale is a smoke test of 20 updates and expects no gain"
-        return without_reference(pairs, reference, why)
+        return without_reference(pairs, reference, why, expects_gain=False)
     named = config.model.name in registry.names()
     try:
         expectation = load_expectation(
@@ -123,7 +123,7 @@ def _print(
     for run in runs:
         say(f"  seed {run.record.seeds['run']}: {curve(run.events)}")
     say()
-    if "gain" in verdict.numbers and "minimum_gain" in verdict.numbers:
+    if "gain" in verdict.numbers:
         say(gain_line(verdict.numbers))
     say(verdict.sentence)
     for note in verdict.notes:
@@ -132,11 +132,13 @@ def _print(
         say(HANDICAP)
     folder = runs[0].folder
     elsewhere = "" if str(folder.parent) == "runs" else f" --runs {folder.parent}"
+    named = config.model.name
+    model = "" if named == "tiny-llada" else f" --model {named}"
     onwards = (
         "dare compare grpo spg" if config.scale == "tiny" else f"dare reproduce {reproduction.name}"
     )
     next_command(
-        onwards + elsewhere,
+        onwards + model + elsewhere,
         f"dare rescore {folder} --check",
         f"dare show {reproduction.name} --claims",
     )
@@ -150,7 +152,9 @@ def gain_line(numbers: dict[str, Any]) -> str:
         ends = [paired["lo"], paired["hi"], paired["seed_lo"], paired["seed_hi"]]
         known = [end for end in ends if end is not None]
         line += f" [{min(known):+.1f}, {max(known):+.1f}], p = {paired['p']:.2g}"
-    return f"{line}; at least {numbers['minimum_gain']:.0f} wanted"
+    if "minimum_gain" in numbers:
+        line += f"; at least {numbers['minimum_gain']:.0f} wanted"
+    return line
 
 
 def _row(name: str, run: Finished) -> list[object]:

@@ -1,4 +1,4 @@
-"""``dare train base``: make the embedded base checkpoint by its pinned recipe."""
+"""``dare train base``: make an embedded base checkpoint by its pinned recipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from dare.errors import UsageProblem
-    from dare.training.base import BaseRecipe
+    from dare.training.recipes import BaseRecipe
 
 
 class _StepsCommand(click.Command):
@@ -38,7 +38,7 @@ def _bad_steps(given: str) -> UsageProblem:
     )
 
 
-@click.group(help="Train the base checkpoint of the embedded task.")
+@click.group(help="Train the base checkpoints of the embedded task.")
 def command() -> None:
     pass
 
@@ -57,15 +57,17 @@ def command() -> None:
 def base(
     model: str, out: Path | None, seed: int | None, steps: tuple[int, int] | None, as_json: bool
 ) -> None:
-    """Pre-train MODEL from scratch: about four minutes of one core.
+    """Pre-train MODEL from scratch: two to five minutes of one core.
 
     Interrupted, it continues where it stopped when called again.  The result is compared with
     the shipped checkpoint.
     """
     from dare.errors import UsageProblem, unknown_name
+    from dare.training.recipes import RECIPES
 
-    if model != "tiny-llada":
-        raise unknown_name("embedded model", model, ["tiny-llada"], "dare list models")
+    model = model.lower()
+    if model not in RECIPES:
+        raise unknown_name("embedded model", model, tuple(RECIPES), "dare models")
     if steps is not None and (min(steps) < 0 or sum(steps) == 0):
         raise _bad_steps(f"{steps[0]} {steps[1]}")
     folder = out or Path("runs") / f"base-{model}"
@@ -90,7 +92,7 @@ def _train(
     from dare.training.base import make_base
 
     torch.set_num_threads(1)
-    recipe = _recipe(seed, steps)
+    recipe = _recipe(model, seed, steps)
     with progress() as bars:
         row = bars.add(f"base {model}", total=recipe.clean_steps + recipe.mixed_steps)
         return make_base(
@@ -98,15 +100,15 @@ def _train(
         )
 
 
-def _recipe(seed: int | None, steps: tuple[int, int] | None) -> BaseRecipe:
-    from dare.training.base import BaseRecipe
+def _recipe(model: str, seed: int | None, steps: tuple[int, int] | None) -> BaseRecipe:
+    from dare.training.recipes import RECIPES
 
     changes: dict[str, int] = {}
     if seed is not None:
         changes["seed"] = seed
     if steps is not None:
         changes |= {"clean_steps": steps[0], "mixed_steps": steps[1]}
-    return BaseRecipe(**{**BaseRecipe().model_dump(), **changes})
+    return RECIPES[model].model_copy(update=changes)
 
 
 def _show(facts: dict[str, Any], folder: Path, as_json: bool) -> None:

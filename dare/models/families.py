@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from dare.models.base import DiffusionLM
 from dare.models.dream import DreamModel
 from dare.models.facts import family_of
-from dare.models.llada import LladaConfig, LLaDAModelLM
+from dare.models.llada import LLaDAConfig, LLaDAModelLM
 from dare.models.llada2_moe import LLaDA2MoeModelLM
 from dare.models.llada_moe import LLaDAMoEConfig, LLaDAMoEModelLM
 from dare.models.sdar import SDARForCausalLM
@@ -29,7 +29,7 @@ FAMILIES: dict[str, type[DiffusionLM]] = {
 }
 
 
-class AnnouncedAsLlada(LladaConfig):
+class AnnouncedAsLlada(LLaDAConfig):
     """Stands for the model_type "llada", which the dense models and LLaDA-MoE both announce."""
 
     @classmethod

@@ -40,7 +40,7 @@ _REQUIRED = {
 }
 
 
-class LladaConfig(PreTrainedConfig):
+class LLaDAConfig(PreTrainedConfig):
     """The released configuration keys.  ``embedding_size`` is the row count of embedding and head.
 
     Keys that only the original training code reads are kept as they are when saving.
@@ -103,10 +103,10 @@ class LladaConfig(PreTrainedConfig):
         return super().from_dict(without_foreign_keys(config_dict), **kwargs)
 
 
-class LladaBlock(GradientCheckpointingLayer):
+class LLaDABlock(GradientCheckpointingLayer):
     """One transformer block, called as ``dare.models.layers`` describes."""
 
-    def __init__(self, config: LladaConfig) -> None:
+    def __init__(self, config: LLaDAConfig) -> None:
         super().__init__()
         d, kv_heads = config.d_model, config.n_kv_heads or config.n_heads
         self.head_dim = d // config.n_heads
@@ -138,17 +138,17 @@ class LladaBlock(GradientCheckpointingLayer):
 class LLaDAModelLM(DiffusionLM):
     """LLaDA with its head; the calling convention is :class:`DiffusionLM`'s."""
 
-    config_class = LladaConfig
+    config_class = LLaDAConfig
     # Without the down projection: its name, ff_out, is the head's too.
     lora_targets = ("q_proj", "k_proj", "v_proj", "attn_out", "ff_proj", "up_proj")
-    _no_split_modules = ["LladaBlock"]  # noqa: RUF012 - transformers' own convention
+    _no_split_modules = ["LLaDABlock"]  # noqa: RUF012 - transformers' own convention
 
-    def __init__(self, config: LladaConfig) -> None:
+    def __init__(self, config: LLaDAConfig) -> None:
         super().__init__(config)
         rows = config.embedding_size or config.vocab_size
         parts: dict[str, nn.Module] = {
             "wte": nn.Embedding(rows, config.d_model),
-            "blocks": nn.ModuleList(LladaBlock(config) for _ in range(config.n_layers)),
+            "blocks": nn.ModuleList(LLaDABlock(config) for _ in range(config.n_layers)),
             "ln_f": RMSNorm(config.d_model, config.rms_norm_eps),
         }
         if not config.weight_tying:
@@ -190,6 +190,3 @@ class LLaDAModelLM(DiffusionLM):
 
     def set_output_embeddings(self, value: nn.Module) -> None:
         self.transformer["wte" if self.config.weight_tying else "ff_out"] = value
-
-
-LladaModelLM = LLaDAModelLM

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from dare.errors import unknown_name
 from dare.models.base import DiffusionLM
 from dare.models.dream import DreamConfig, DreamModel
-from dare.models.llada import LladaConfig, LLaDAModelLM
+from dare.models.llada import LLaDAConfig, LLaDAModelLM
 from dare.models.llada2_moe import LLaDA2MoeConfig, LLaDA2MoeModelLM
 from dare.models.sdar import SDARConfig, SDARForCausalLM
 
@@ -88,9 +88,9 @@ def tiny_model(name: str) -> DiffusionLM:
     return makers[name]()
 
 
-def tiny_llada_config() -> LladaConfig:
+def tiny_llada_config() -> LLaDAConfig:
     """148 k parameters: width 64, 3 layers, 4 heads, tied embedding."""
-    return LladaConfig(
+    return LLaDAConfig(
         vocab_size=len(VOCABULARY),
         d_model=64,
         n_layers=3,

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dare.config import src
-from dare.errors import unknown_name
+from dare.errors import Missing, unknown_name
 from dare.models import registry
+from dare.reproductions.tiny import family_sampler
 from dare.results.claims import Claim, Deviation, Values
 
 LENGTHS = (128, 256, 512)
@@ -138,11 +139,31 @@ def choose_task(
 
 
 def with_model(values: Values, model: str | None) -> Values:
-    """``values`` with another checkpoint, if one is named."""
+    """``values`` with another checkpoint, if one is named.
+
+    At the small scales rollouts and evaluation then use the sampler of its family, since a
+    sampler for bidirectional models cannot fill a block-causal one.
+    """
     if model is None:
         return values
     model = registry.canonical(model)
-    return {**values, "model": {**values["model"], "name": src(model, "--model")}}
+    changed = {**values, "model": {**values["model"], "name": src(model, "--model")}}
+    if values["scale"].value == "paper":
+        return changed
+    sampler = _sampler_of(model)
+    return {**changed, **{part: {**values[part], **sampler} for part in ("rollout", "evaluation")}}
+
+
+def _sampler_of(model: str) -> Values:
+    """Its family's, in its own blocks; empty where the weights are absent, as the run will say."""
+    try:
+        facts = registry.describe(model)
+    except Missing:
+        return {}
+    sampler = family_sampler(facts.family)
+    if facts.block_length is not None and sampler["block_length"].value != facts.block_length:
+        sampler["block_length"] = src(facts.block_length, f"family {facts.family}: its block")
+    return sampler
 
 
 # Where this project's core departs from every code base derived from d1's.

@@ -9,8 +9,10 @@ the seed, so only the upper side is tested.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import fmean
 
+from dare.results.paired import item_scores, paired_difference
 from dare.results.record import Outcome, Record
 from dare.results.verdict import Verdict, distinct_runs, points
 
@@ -42,19 +44,38 @@ def check_control(runs: Sequence[Scored], base: Scored, metric: str = "accuracy"
 
 
 def without_reference(
-    runs: Sequence[Scored], base: Scored, why: str, metric: str = "accuracy"
+    runs: Sequence[Scored],
+    base: Scored,
+    why: str,
+    metric: str = "accuracy",
+    expects_gain: bool = True,
 ) -> Verdict:
-    """What can be said where no reference seeds are recorded: the gain, and no verdict."""
+    """What can be said where no reference seeds are recorded: the gain, and no verdict.
+
+    The exit status is 0 when the gain over the untrained checkpoint is significant over the
+    problems (and over the seeds, where there are several), else 4.
+    """
     distinct, notes = distinct_runs([record for record, _ in runs])
+    outcomes = {record.id: lines for record, lines in runs}
     start = points(base[0].metric(metric))
     values = [run.value(metric) for run in distinct]
+    trained = [item_scores(outcomes[run.records[0].id], metric) for run in distinct]
+    paired = paired_difference(trained, [item_scores(base[1], metric)])
     gain = fmean(values) - start
+    shown = gain > 0 and paired.p < 0.05
+    found = "significant" if shown else "not significant"
     return Verdict(
         outcome="INCONCLUSIVE",
         rule="none",
         claim="no recorded reference",
-        sentence=f"NO VERDICT: {why}; measured gain {gain:+.2f} points over the base.",
-        exit_status=4,
-        numbers={"baseline": start, "values": values, "gain": gain},
+        sentence=f"NO VERDICT: {why}; measured gain {gain:+.2f} points over the base"
+        + (f", {found} (p = {paired.p:.2g})." if expects_gain else "."),
+        exit_status=0 if shown and expects_gain else 4,
+        numbers={
+            "baseline": start,
+            "values": values,
+            "gain": gain,
+            "gain_over_problems": asdict(paired),
+        },
         notes=tuple(notes),
     )

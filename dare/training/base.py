@@ -1,4 +1,4 @@
-"""The base checkpoint of the embedded task, made by a pinned recipe.
+"""The base checkpoints of the embedded task, made by pinned recipes.
 
     dare train base --model tiny-llada
 
@@ -10,8 +10,9 @@ measured from this base show that an objective, a sampler and an estimator work 
 that RL teaches new skills.
 
 Loss: mean cross-entropy over k masked cells of the completion, k uniform in 1..16, prompt
-intact: the expectation of the 1/t-weighted bound with less variance.  Blocks are trained by
-Muon, embeddings and norms by AdamW.
+intact: the expectation of the 1/t-weighted bound with less variance.  For a block-causal model
+the same in every block, with the blocks in front of it clean, all blocks in one forward.  The
+matrices of the blocks are trained by Muon, everything else by AdamW.
 """
 
 from __future__ import annotations
@@ -27,61 +28,52 @@ import torch
 from torch import Tensor, nn
 from transformers.utils import logging as transformers_logging
 
-from dare.config import Frozen
+from dare.config import flatten, unflatten
 from dare.diffusion.keys import RunKey
 from dare.errors import UsageProblem
+from dare.likelihood.rows import Canvas, row_log_probs
 from dare.models import registry
-from dare.models.llada import LladaModelLM
-from dare.models.tiny import tiny_llada_config, tiny_tokenizer
+from dare.models.base import DiffusionLM
+from dare.models.facts import family_of
+from dare.models.tiny import tiny_model, tiny_tokenizer
 from dare.models.weights import weights_sha256
+from dare.reproductions.tiny import STEPS, family_sampler
 from dare.sampling.config import SamplerConfig
 from dare.sampling.decode import generate
 from dare.tasks import sudoku4
+from dare.training.balance import LoadBalance
 from dare.training.muon import Muon
+from dare.training.recipes import BaseRecipe
 
 CELLS = 16
 MEASURED_ON = 1000  # validation puzzles
-
-
-class BaseRecipe(Frozen):
-    """Everything that decides the base checkpoint.
-
-    The seed is the one of 0 to 3 whose strong mode solved most validation puzzles, a rule fixed
-    before any reinforcement learning was run: .874, .950, .977, .904.
-    """
-
-    seed: int = 2
-    clean_steps: int = 1000
-    mixed_steps: int = 150
-    weak_share: float = 0.5
-    batch_size: int = 128
-    muon_lr: float = 0.02
-    adam_lr: float = 3e-3
-    mixed_adam_lr: float = 2e-3
-    warmup_steps: int = 50
-    final_lr_ratio: float = 0.05
-    max_grad_norm: float = 1.0
+INIT_STD = 0.02
+# Names of the projections that write into the residual stream, over the families.
+RESIDUAL = ("attn_out", "ff_out", "o_proj", "down_proj", "dense")
+# A router's scores are no linear map of a signal: AdamW, as for norms and embeddings.
+ROUTER = "mlp.gate.weight"
 
 
 Progress = Callable[[int, int, dict[str, Any]], None]
 
 
-def build_model(seed: int) -> LladaModelLM:
-    """``tiny-llada`` with keyed initial weights: N(0, .02), embedding N(0, d^-1/2),
-    residual projections scaled down by sqrt(2 layers)."""
-    config = tiny_llada_config()
-    model = LladaModelLM(config)
-    generator = RunKey(seed).at("init").generator()
+def build_model(recipe: BaseRecipe) -> DiffusionLM:
+    """The model with keyed initial weights: N(0, .02), embedding N(0, d^-1/2), residual
+    projections scaled down by sqrt(2 layers); norms 1, biases 0."""
+    model = tiny_model(recipe.model)
+    generator = RunKey(recipe.seed).at("init").generator()
+    embedding = model.get_input_embeddings().weight
+    layers = len(list(model.layers))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.ndim != 2:
-                parameter.fill_(1.0)
+            if parameter.ndim == 1:
+                parameter.fill_(0.0 if name.endswith(".bias") else 1.0)
                 continue
-            std = config.init_std
-            if name.endswith("wte.weight"):
-                std = config.d_model**-0.5
-            elif name.endswith(("attn_out.weight", "ff_out.weight")):
-                std /= math.sqrt(2 * config.n_layers)
+            std = INIT_STD
+            if parameter is embedding:
+                std = parameter.shape[1] ** -0.5
+            elif name.removesuffix(".weight").rpartition(".")[2] in RESIDUAL:
+                std /= math.sqrt(2 * layers)
             parameter.normal_(0.0, std, generator=generator)
     return model
 
@@ -98,33 +90,48 @@ def demonstrations(recipe: BaseRecipe, step: int, weak_share: float) -> tuple[Te
     return torch.from_numpy(puzzles).long(), torch.from_numpy(completions).long()
 
 
-def masked_cells(recipe: BaseRecipe, step: int) -> Tensor:
-    """k uniform in 1..16 cells of every row, (B, 16) bool."""
+def masked_cells(recipe: BaseRecipe, step: int, block_length: int = CELLS) -> Tensor:
+    """In every block of every row k uniform in 1..``block_length`` cells, (B, 16) bool."""
     generator = RunKey(recipe.seed).at("mask", step=step).generator()
-    rank = torch.rand(recipe.batch_size, CELLS, generator=generator).argsort(-1).argsort(-1)
-    count = torch.randint(1, CELLS + 1, (recipe.batch_size, 1), generator=generator)
-    return rank < count
+    shape = (recipe.batch_size, CELLS // block_length, block_length)
+    rank = torch.rand(shape, generator=generator).argsort(-1).argsort(-1)
+    count = torch.randint(1, block_length + 1, (*shape[:2], 1), generator=generator)
+    return (rank < count).flatten(1)
 
 
-def masked_loss(
-    model: LladaModelLM, prompts: Tensor, completions: Tensor, masked: Tensor
-) -> Tensor:
-    """Mean over rows of the mean cross-entropy of the masked cells; inputs are token ids."""
-    inputs = torch.cat((prompts, completions.masked_fill(masked, model.config.mask_token_id)), 1)
-    positions = torch.cat((torch.zeros_like(masked), masked), 1)
-    logp = model(inputs, None, positions=positions, targets=completions[masked])
-    share = masked / masked.sum(-1, keepdim=True)
+def masked_loss(model: DiffusionLM, prompts: Tensor, completions: Tensor, masked: Tensor) -> Tensor:
+    """Mean over rows and blocks of the mean cross-entropy of the masked cells; inputs are token
+    ids.  A bidirectional model has one block."""
+    logp = _log_probs(model, prompts, completions, masked)
+    blocks = masked.unflatten(1, (-1, model.block_length or CELLS))
+    share = (blocks / blocks.sum(-1, keepdim=True) / blocks.shape[1]).flatten(1)
     return -(logp * share[masked]).sum() / len(prompts)
 
 
+def _log_probs(model: DiffusionLM, prompts: Tensor, completions: Tensor, masked: Tensor) -> Tensor:
+    """log p of the true tokens of the masked cells, (N,)."""
+    mask_id = model.config.mask_token_id
+    positions = torch.cat((torch.zeros_like(masked), masked), 1)
+    if model.block_length is None:
+        inputs = torch.cat((prompts, completions.masked_fill(masked, mask_id)), 1)
+        return model(inputs, None, positions=positions, targets=completions[masked])
+    canvas = Canvas(torch.cat((prompts, completions), 1), None, CELLS)
+    return row_log_probs(model, canvas, positions[:, None], masked[:, None], mask_id)[:, 0][masked]
+
+
 def _optimisers(
-    model: nn.Module, recipe: BaseRecipe, adam_lr: float
+    model: DiffusionLM, recipe: BaseRecipe, adam_lr: float
 ) -> list[torch.optim.Optimizer]:
-    blocks = [p for name, p in model.named_parameters() if p.ndim == 2 and ".blocks." in name]
-    chosen = set(map(id, blocks))
+    matrices = [
+        parameter
+        for layer in model.layers
+        for name, parameter in layer.named_parameters()
+        if parameter.ndim >= 2 and not name.endswith(ROUTER)
+    ]
+    chosen = set(map(id, matrices))
     rest = [p for p in model.parameters() if id(p) not in chosen]
     return [
-        Muon(blocks, lr=recipe.muon_lr),
+        Muon(matrices, lr=recipe.muon_lr),
         torch.optim.AdamW(rest, lr=adam_lr, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 
@@ -143,13 +150,14 @@ def _stages(recipe: BaseRecipe) -> Iterator[tuple[str, int, float, float]]:
 
 def train_base(
     recipe: BaseRecipe, state_file: Path, progress: Progress
-) -> tuple[LladaModelLM, float]:
+) -> tuple[DiffusionLM, float]:
     """Run the recipe; the model and the validation accuracy of its strong mode.
 
     ``state_file`` keeps the state every 50 steps, so a killed run can be resumed; two runs of
     one recipe on one machine give identical weights, interrupted or not.
     """
-    model = build_model(recipe.seed)
+    model = build_model(recipe)
+    balance = LoadBalance(model, recipe.balance_rate)
     state = _load_state(state_file, recipe)
     total, first, clean_accuracy = recipe.clean_steps + recipe.mixed_steps, 0, 0.0
     for name, steps, weak_share, adam_lr in _stages(recipe):
@@ -165,6 +173,7 @@ def train_base(
         for step in range(done, steps):
             factor = _lr_factor(step, steps, recipe)
             loss = _update(model, optimisers, recipe, first + step, weak_share, (factor, adam_lr))
+            balance.step(factor)
             if (step + 1) % 50 == 0 and step + 1 < steps:
                 _save_state(state_file, recipe, name, step + 1, model, optimisers, clean_accuracy)
             progress(first + step + 1, total, {"loss": loss})
@@ -219,7 +228,7 @@ def _save_state(
 
 
 def _update(
-    model: LladaModelLM,
+    model: DiffusionLM,
     optimisers: list[torch.optim.Optimizer],
     recipe: BaseRecipe,
     step: int,
@@ -229,7 +238,7 @@ def _update(
     factor, adam_lr = rate
     prompts, completions = demonstrations(recipe, step, weak_share)
     offset = digit_offset()
-    masked = masked_cells(recipe, step)
+    masked = masked_cells(recipe, step, model.block_length or CELLS)
     loss = masked_loss(model, prompts + offset, completions + offset, masked)
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
@@ -246,12 +255,21 @@ def digit_offset() -> int:
     return int(tiny_tokenizer().convert_tokens_to_ids("0"))
 
 
-def held_out_accuracy(model: nn.Module, split: str, limit: int, steps: int = 8) -> float:
+def held_out_sampler(model: DiffusionLM) -> SamplerConfig:
+    """Greedy, 8 steps, otherwise the sampler of the model's family."""
+    settings = {"gen_length": CELLS, "steps": STEPS, "block_length": CELLS}
+    family = family_of(model.config.to_dict())
+    for path, leaf in flatten(family_sampler(family)).items():
+        settings[path] = leaf.value
+    return SamplerConfig.model_validate(unflatten(settings))
+
+
+def held_out_accuracy(model: DiffusionLM, split: str, limit: int) -> float:
     """Share of ``limit`` held-out puzzles that greedy sampling solves exactly."""
     items = sudoku4.load(split, limit)
     offset = digit_offset()
     prompts = [[int(digit) + offset for digit in item.question] for item in items]
-    config = SamplerConfig(gen_length=CELLS, steps=steps, block_length=CELLS)
+    config = held_out_sampler(model)
     solved = 0
     for start in range(0, len(items), 250):
         tokens = generate(model, prompts[start : start + 250], config).tokens - offset
@@ -277,17 +295,18 @@ def make_base(recipe: BaseRecipe, folder: Path, progress: Progress) -> dict[str,
         "clean_accuracy": clean_accuracy,
         # Measured on the float16 weights as they are shipped and loaded.
         "accuracy": held_out_accuracy(model.float(), "validation", MEASURED_ON),
-        "measured_on": f"{MEASURED_ON} validation puzzles, greedy, 8 steps",
+        "measured_on": f"{MEASURED_ON} validation puzzles, greedy, {STEPS} steps",
+        "sampler": held_out_sampler(model).model_dump(mode="json"),
         "weights_sha256": weights_sha256(folder),
     }
     (folder / "recipe.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
     state.unlink(missing_ok=True)
-    facts["against_shipped"] = _against_shipped(facts["weights_sha256"])
+    facts["against_shipped"] = _against_shipped(recipe.model, facts["weights_sha256"])
     return facts
 
 
-def _against_shipped(digest: str) -> str:
-    shipped = registry.locate("tiny-llada")
+def _against_shipped(model: str, digest: str) -> str:
+    shipped = registry.locate(model)
     if shipped is None:
         return "no base checkpoint ships with this copy"
     if weights_sha256(shipped) == digest:

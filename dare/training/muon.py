@@ -29,7 +29,8 @@ def orthogonalise(matrices: Tensor, iterations: int = 5) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov momentum, orthogonalised; decoupled weight decay; 2-D parameters only."""
+    """Nesterov momentum, orthogonalised; decoupled weight decay.  Parameters are matrices
+    or stacks of them (experts), each orthogonalised by itself."""
 
     def __init__(
         self,
@@ -58,7 +59,8 @@ class Muon(torch.optim.Optimizer):
             buffer = self.state[parameter].setdefault("momentum", torch.zeros_like(parameter))
             buffer.lerp_(parameter.grad, 1 - momentum)
             directions.append(parameter.grad.lerp(buffer, momentum))
-        rows, cols = same[0].shape
+        rows, cols = same[0].shape[-2:]
         scale = max(1.0, rows / cols) ** 0.5
-        for parameter, update in zip(same, orthogonalise(torch.stack(directions)), strict=True):
-            parameter.mul_(1 - lr * decay).add_(update, alpha=-lr * scale)
+        updates = orthogonalise(torch.stack(directions).view(-1, rows, cols))
+        for parameter, update in zip(same, updates.chunk(len(same)), strict=True):
+            parameter.mul_(1 - lr * decay).add_(update.view_as(parameter), alpha=-lr * scale)

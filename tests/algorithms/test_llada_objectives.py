@@ -9,7 +9,7 @@ import torch
 
 from dare.algorithms import make
 from dare.diffusion.keys import RunKey
-from dare.models.llada import LladaConfig, LladaModelLM
+from dare.models.llada import LLaDAConfig, LLaDAModelLM
 
 KEY = RunKey(2)
 VARIANTS = {
@@ -21,7 +21,7 @@ VARIANTS = {
 
 
 def llada(seed, tied, std=0.3):
-    config = LladaConfig(
+    config = LLaDAConfig(
         vocab_size=7,
         d_model=16,
         n_layers=2,
@@ -34,7 +34,7 @@ def llada(seed, tied, std=0.3):
         eos_token_id=5,
         pad_token_id=5,
     )
-    model = LladaModelLM(config)
+    model = LLaDAModelLM(config)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

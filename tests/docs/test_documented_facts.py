@@ -238,6 +238,28 @@ def test_the_base_recipe() -> None:
     assert f"{100 * made['clean_accuracy']:.1f} % of 1000 validation" in README
 
 
+def test_the_other_embedded_models() -> None:
+    shapes = {codes(row[0])[0]: row[1:] for row in table(TINY, "model", "family", "blocks")}
+    solved = {codes(row[0])[0]: row for row in table(TINY, "measured greedily on 1000 puzzles")}
+    embedded = {entry.name for entry in registry.CHECKPOINTS if entry.repo_id is None}
+    assert set(shapes) == set(solved) == embedded - {"tiny-llada"}
+    for name, cells in shapes.items():
+        entry, made = (
+            registry.get(name),
+            json.loads(read(f"dare/models/embedded/{name}/recipe.json")),
+        )
+        recipe = BaseRecipe(**made["recipe"])
+        assert cells[:5] == [
+            f"`{entry.family}`", str(entry.block_length or "none"), f"{entry.parameters:,}",
+            f"{entry.bytes:,}", str(recipe.clean_steps),
+        ]  # fmt: skip
+        assert solved[name][0] == f"`{name}`, seed {recipe.seed}"
+        accuracies = [f"{100 * made[key]:.1f}" for key in ("clean_accuracy", "accuracy")]
+        assert solved[name][1:3] == accuracies
+    files = [path for path in registry.EMBEDDED.rglob("*") if path.is_file()]
+    assert f"take {sum(path.stat().st_size for path in files) / 1e6:.2f} MB" in TINY
+
+
 def test_the_budget_of_the_tiny_scale() -> None:
     facts = registry.get("tiny-llada")
     d1, spg = (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dare.models.llada import LladaConfig, LladaModelLM
+from dare.models.llada import LLaDAConfig, LLaDAModelLM
 
 EOS, MASK = 3, 4
 
 
 @pytest.fixture(scope="session")
 def model():
-    config = LladaConfig(
+    config = LLaDAConfig(
         vocab_size=5,
         d_model=16,
         n_layers=2,
@@ -24,7 +24,7 @@ def model():
         eos_token_id=EOS,
         pad_token_id=EOS,
     )
-    network = LladaModelLM(config).eval()
+    network = LLaDAModelLM(config).eval()
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in network.parameters():

@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModel
 from dare.models import registry
 from dare.models.dream import DreamConfig
 from dare.models.families import FAMILIES
-from dare.models.llada import LladaConfig
+from dare.models.llada import LLaDAConfig
 from dare.models.llada2_moe import LLaDA2MoeConfig
 from dare.models.llada_moe import LLaDAMoEConfig
 from dare.models.loading import load_model
@@ -68,7 +68,7 @@ def test_values_that_no_release_has_are_refused(config: Any, key: str, value: An
         (LLaDAMoEConfig, {"moe_layer_freq": [1, 1]}, "2 entries for 16 layers"),
         (DreamConfig, {"rope_scaling": {"type": "yarn", "factor": 4.0}}, "type 'yarn'"),
         (SDARConfig, {"rope_parameters": {"rope_type": "linear"}}, "type 'linear'"),
-        (LladaConfig, {"num_experts": 64}, "LLaDA-MoE checkpoint"),
+        (LLaDAConfig, {"num_experts": 64}, "LLaDA-MoE checkpoint"),
     ],
 )
 def test_contradictions_are_refused(config: Any, changes: dict[str, Any], why: str) -> None:
@@ -93,7 +93,7 @@ def test_block_lengths() -> None:
     assert SDARConfig(block_size=16).block_length == 16
     assert SDARConfig(block_length=8).to_dict()["block_size"] == 8
     assert LLaDA2MoeConfig().block_length == 32
-    assert all(c().block_length is None for c in (LladaConfig, LLaDAMoEConfig, DreamConfig))
+    assert all(c().block_length is None for c in (LLaDAConfig, LLaDAMoEConfig, DreamConfig))
 
 
 def test_the_mask_of_sdar_is_known_only_in_its_released_vocabulary() -> None:
@@ -109,8 +109,8 @@ def test_the_mask_of_sdar_is_known_only_in_its_released_vocabulary() -> None:
         ({"architectures": ["LLaDAMoEModel"]}, LLaDAMoEConfig),
         ({"num_experts": 6}, LLaDAMoEConfig),
         ({"model_type": "lladamoe", "num_experts": 6}, LLaDAMoEConfig),
-        ({"architectures": ["LLaDAModelLM"]}, LladaConfig),
-        ({}, LladaConfig),
+        ({"architectures": ["LLaDAModelLM"]}, LLaDAConfig),
+        ({}, LLaDAConfig),
         ({"architectures": ["DreamModel"], "model_type": "Dream"}, DreamConfig),
     ],
 )

@@ -152,6 +152,36 @@ def test_another_model_is_put_in_with_its_origin(paper: Reproduction) -> None:
     assert origins["model.name"] == "--model"
 
 
+@pytest.mark.parametrize("scale", ["tiny", "ci"])
+@pytest.mark.parametrize(
+    ("model", "family", "expected"),
+    [
+        ("dream-7b", "dream", {"selection.rule": "dream", "remasking": "entropy"}),
+        ("sdar-8b", "sdar", {"block_origin": "sequence", "block_length": 4, "cache": "block"}),
+        ("llada2-mini", "llada2_moe", {"block_length": 32, "selection.threshold": 0.95}),
+    ],
+)
+def test_another_family_brings_its_sampler(
+    paper: Reproduction, scale: str, model: str, family: str, expected: dict[str, object]
+) -> None:
+    config, origins = paper.resolve(scale, model=model)
+    plain, _ = paper.resolve(scale)
+    for part in ("rollout", "evaluation"):
+        found = flatten(getattr(config, part).model_dump())
+        assert {name: found[name] for name in expected} == expected
+        assert all(origins[f"{part}.{name}"].startswith(f"family {family}: ") for name in expected)
+        kept = {"gen_length", "steps", "temperature", "cfg_scale"}
+        assert getattr(config, part).model_dump(include=kept) == getattr(plain, part).model_dump(
+            include=kept
+        )
+
+
+def test_the_same_family_keeps_the_sampler_of_the_recipe(paper: Reproduction) -> None:
+    config, _ = paper.resolve("tiny", model="llada-8b")
+    plain, _ = paper.resolve("tiny")
+    assert (config.rollout, config.evaluation) == (plain.rollout, plain.evaluation)
+
+
 def test_flags_win_over_the_paper(paper: Reproduction) -> None:
     config, origins = paper.resolve("paper", layers={"--set": {"training.learning_rate": 1e-5}})
     assert config.training is not None
