@@ -20,8 +20,8 @@ from dare.reproductions.building import (
     ResultsTable,
     TableRow,
     choose_task,
-    with_model,
 )
+from dare.reproductions.families import with_model
 from dare.results.claims import Claim, Code, Deviation, Paper, Values
 from dare.results.plan import Rate
 

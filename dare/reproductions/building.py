@@ -1,4 +1,4 @@
-"""Helpers for reproduction modules: claim tables, task choice, model override.
+"""Helpers for reproduction modules: claim tables, task choice, house deviations.
 
 A reproduction writes the cells of a published table as the paper prints them and gets one
 ``Claim`` per cell.
@@ -10,11 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dare.config import src
-from dare.errors import Missing, unknown_name
-from dare.models import registry
-from dare.reproductions.tiny import family_sampler
-from dare.results.claims import Claim, Deviation, Values
+from dare.errors import unknown_name
+from dare.results.claims import Claim, Deviation
 
 LENGTHS = (128, 256, 512)
 
@@ -136,34 +133,6 @@ def choose_task(
     if task not in tasks[scale]:
         raise unknown_name(f"task of {paper} at scale {scale}", task, tasks[scale], listing)
     return task
-
-
-def with_model(values: Values, model: str | None) -> Values:
-    """``values`` with another checkpoint, if one is named.
-
-    At the small scales rollouts and evaluation then use the sampler of its family, since a
-    sampler for bidirectional models cannot fill a block-causal one.
-    """
-    if model is None:
-        return values
-    model = registry.canonical(model)
-    changed = {**values, "model": {**values["model"], "name": src(model, "--model")}}
-    if values["scale"].value == "paper":
-        return changed
-    sampler = _sampler_of(model)
-    return {**changed, **{part: {**values[part], **sampler} for part in ("rollout", "evaluation")}}
-
-
-def _sampler_of(model: str) -> Values:
-    """Its family's, in its own blocks; empty where the weights are absent, as the run will say."""
-    try:
-        facts = registry.describe(model)
-    except Missing:
-        return {}
-    sampler = family_sampler(facts.family)
-    if facts.block_length is not None and sampler["block_length"].value != facts.block_length:
-        sampler["block_length"] = src(facts.block_length, f"family {facts.family}: its block")
-    return sampler
 
 
 # Where this project's core departs from every code base derived from d1's.

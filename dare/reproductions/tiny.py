@@ -9,8 +9,6 @@ that objective, sampler and estimator work together, not that new skills are lea
 
 from __future__ import annotations
 
-from typing import Any
-
 from dare.config import src
 from dare.results.claims import Deviation, Values
 
@@ -86,44 +84,6 @@ def ci_scale(
     }
 
 
-def family_sampler(family: str) -> Values:
-    """How models of ``family`` fill the 16 cells in 8 steps: each in its own way.
-
-    The settings in which rollouts and evaluation of the tiny task depend on the family; for a
-    family without an entry those of ``tiny_scale`` stand.
-    """
-    origin = f"family {family}"
-    return {
-        name: {key: src(part, f"{origin}: {why}") for key, part in value.items()}
-        if isinstance(value, dict)
-        else src(value, f"{origin}: {why}")
-        for name, (value, why) in _FAMILY_SAMPLERS.get(family, {}).items()
-    }
-
-
-_SEQUENCE = ("sequence", "block-causal, blocks start with the prompt")
-_CACHE = ("block", "finished blocks are kept, exactly")
-_FAMILY_SAMPLERS: dict[str, dict[str, tuple[Any, str]]] = {
-    "dream": {
-        "selection": ({"rule": "dream"}, "its time grid"),
-        "remasking": ("entropy", "the ranking its authors recommend"),
-    },
-    "sdar": {
-        "block_origin": _SEQUENCE,
-        "block_length": (4, "its block, one row of the grid"),
-        "selection": ({"rule": "dynamic", "threshold": 1.0}, "static low confidence"),
-        "cache": _CACHE,
-    },
-    "llada2_moe": {
-        "block_origin": _SEQUENCE,
-        "block_length": (8, "two rows of the grid"),
-        "selection": ({"rule": "dynamic", "threshold": 0.95}, "its threshold"),
-        "cache": _CACHE,
-    },
-}
-_FAMILY_SAMPLERS["sdar_moe"] = _FAMILY_SAMPLERS["sdar"]
-
-
 def _sampler(temperature: float) -> Values:
     return {
         "gen_length": src(LENGTH, "ours: the 16 cells of the grid"),
@@ -139,7 +99,8 @@ DEVIATIONS = (
     Deviation(
         id="tiny-task",
         scale="tiny",
-        what="a model of less than half a million parameters on 4x4 Sudoku with 6 to 10 blanks instead of an 8B model",
+        what="a model of less than half a million parameters on 4x4 Sudoku with 6 to 10 blanks "
+        "instead of an 8B model",
         why="runs in minutes on a laptop; says nothing about the paper's numbers",
     ),
     Deviation(

@@ -37,7 +37,8 @@ from dare.models.base import DiffusionLM
 from dare.models.facts import family_of
 from dare.models.tiny import tiny_model, tiny_tokenizer
 from dare.models.weights import weights_sha256
-from dare.reproductions.tiny import STEPS, family_sampler
+from dare.reproductions.families import family_sampler
+from dare.reproductions.tiny import STEPS
 from dare.sampling.config import SamplerConfig
 from dare.sampling.decode import generate
 from dare.tasks import sudoku4
@@ -259,7 +260,7 @@ def held_out_sampler(model: DiffusionLM) -> SamplerConfig:
     """Greedy, 8 steps, otherwise the sampler of the model's family."""
     settings = {"gen_length": CELLS, "steps": STEPS, "block_length": CELLS}
     family = family_of(model.config.to_dict())
-    for path, leaf in flatten(family_sampler(family)).items():
+    for path, leaf in flatten(family_sampler(family, model.block_length)).items():
         settings[path] = leaf.value
     return SamplerConfig.model_validate(unflatten(settings))
 

@@ -119,6 +119,8 @@ def test_the_gain_names_the_widest_interval() -> None:
     assert gain_line(numbers) == (
         "gain over the base +28.5 points [+24.0, +34.2], p = 0.0009; at least 15 wanted"
     )
+    del numbers["minimum_gain"]  # without a reference nothing is asked for
+    assert gain_line(numbers) == "gain over the base +28.5 points [+24.0, +34.2], p = 0.0009"
 
 
 def test_the_forest_prints_the_interval_that_the_finding_goes_by() -> None:

@@ -152,7 +152,7 @@ def test_another_model_is_put_in_with_its_origin(paper: Reproduction) -> None:
     assert origins["model.name"] == "--model"
 
 
-@pytest.mark.parametrize("scale", ["tiny", "ci"])
+@pytest.mark.parametrize("scale", ["tiny", "ci", "paper"])
 @pytest.mark.parametrize(
     ("model", "family", "expected"),
     [
@@ -174,6 +174,13 @@ def test_another_family_brings_its_sampler(
         assert getattr(config, part).model_dump(include=kept) == getattr(plain, part).model_dump(
             include=kept
         )
+
+
+def test_fused_projections_get_the_adapters(paper: Reproduction) -> None:
+    config, origins = paper.resolve("paper", model="llada2-mini")
+    assert config.model.lora is not None
+    assert config.model.lora.target_modules == ("query_key_value", "dense")
+    assert origins["model.lora.target_modules"].startswith("family llada2_moe: ")
 
 
 def test_the_same_family_keeps_the_sampler_of_the_recipe(paper: Reproduction) -> None:
