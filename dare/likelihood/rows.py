@@ -66,7 +66,12 @@ def same_input_runs(inputs: Tensor, attention: Tensor | None) -> Tensor:
 
 
 def block_length_of(model: Any) -> int | None:
-    """Tokens per block of a block-causal model; None for a bidirectional one."""
+    """Tokens per block of a block-causal model; None for a bidirectional one.
+
+    ``model`` may be wrapped for training on several devices.
+    """
+    while not hasattr(model, "config"):
+        model = model.module
     length: int | None = getattr(model.config, "block_length", None)
     return length
 
