@@ -198,7 +198,7 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
                     f"'{parent}' is a value, nothing stands below it",
                     "dare show PAPER --config SCALE",
                 )
-        node[leaf] = value
+        node[leaf] = dict(value) if isinstance(value, Mapping) else value
     return tree
 
 
@@ -219,6 +219,9 @@ def resolve(
         values[path], origins[path] = value, origin
     for origin, overrides in (layers or {}).items():
         for path, value in overrides.items():
+            # A stronger value takes the place of what stood there, parts of it included.
+            for old in [known for known in values if f"{known}.".startswith(f"{path}.")]:
+                del values[old], origins[old]
             values[path], origins[path] = value, origin
     try:
         config = RunConfig.model_validate(unflatten(values))
