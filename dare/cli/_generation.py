@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dare.cli._generation_setup import check_memory, exact_reference
+from dare.cli._generation_setup import Sampler, check_memory
 from dare.errors import Missing, UsageProblem
 
 if TYPE_CHECKING:
@@ -117,7 +117,6 @@ def load(
     """
     from dare.models.loading import load_model, load_tokenizer
     from dare.models.tokens import special_ids
-    from dare.sampling.candidates import SpecialTokens
 
     tokenizer = load_tokenizer(name)
     chosen = _present(device)
@@ -130,8 +129,7 @@ def load(
     elif chosen == "auto":
         placing = {"device_map": "auto"}
     model = load_model(name, dtype, **placing)
-    ids = special_ids(model.config, tokenizer, facts.family, name)
-    special = SpecialTokens(ids.mask, ids.eos, ids.eot, ids.pad, ids.stop)
+    special = special_ids(model.config, tokenizer, facts.family, name)
     return Session(facts, folder, dtype, chosen, model, tokenizer, special)
 
 
@@ -168,8 +166,11 @@ def on_host(device: str | None) -> bool:
     return device in ("cpu", "mps") or (device is None and not _has_accelerator())
 
 
-def encode(session: Session, text: str, system: str | None, raw: bool, length: int) -> Prompt:
-    """The prompt as the model reads it: through its chat template, unless ``raw``.
+def encode(
+    session: Session, text: str, system: str | None, raw: bool, length: int, block: int | None
+) -> Prompt:
+    """The prompt as the model reads it: through its chat template, unless ``raw``; ``block`` is
+    the block length of a block-causal model.
 
     Raises ``UsageProblem`` when prompt and completion do not fit into the context.
     """
@@ -178,10 +179,11 @@ def encode(session: Session, text: str, system: str | None, raw: bool, length: i
     messages = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})
     rendered = text if raw else chat_text(session.tokenizer, messages)
-    ids = list(session.tokenizer(rendered, add_special_tokens=False)["input_ids"])
+    ids = list(session.tokenizer(rendered, add_special_tokens=False, verbose=False)["input_ids"])
     context = session.facts.shape.max_sequence_length
-    if context and len(ids) + length > context:
-        room = context - len(ids)
+    # A block-causal model fills whole blocks, of which the prompt takes part.
+    room = (context - context % block if block else context) - len(ids)
+    if context and length > room:
         raise UsageProblem(
             "prompt and completion do not fit into the context",
             f"{len(ids)} + {length} tokens; '{session.facts.name}' was made for {context}",
@@ -232,24 +234,22 @@ def sample(
 def agreement_of(
     session: Session,
     prompt: Prompt,
-    config: SamplerConfig,
+    sampler: Sampler,
     samples: Sequence[Sample],
     seed: int,
 ) -> Agreement:
-    """How far ``samples`` agree with the family's own sampler under the same seeds."""
+    """How far ``samples`` agree with the official sampler under the same seeds."""
     from dare.sampling.agreement import Agreement, compare
     from dare.sampling.decode import generate
 
-    reference = exact_reference(session.facts, config)
+    keys = [key_of(seed, one.index) for one in samples]
     each = [
         compare(
             one.generation,
-            generate(
-                session.model, [prompt.ids], reference, [key_of(seed, one.index)], session.special
-            ),
+            generate(session.model, [prompt.ids], sampler.reference, [key], session.special),
             session.special,
         )
-        for one in samples
+        for one, key in zip(samples, keys, strict=True)
     ]
     count = len(each)
     return Agreement(

@@ -70,16 +70,16 @@ def measures(sample: Sample, chat: bool) -> list[str]:
 
 
 def sampler_line(sampler: Sampler, seed: int) -> str:
-    """Which sampler it was, and whether it is its family's own."""
-    kind = f"approximate: it {sampler.approximate}" if sampler.approximate else "exact"
+    """Which sampler it was, and how it departs from the official one of the model's family."""
+    kind = f"approximate: {sampler.approximate}" if sampler.approximate else "exact"
     random = f", seed {seed}" if sampler.config.is_random else ", no randomness"
     return f"sampler {sampler.name} ({kind}){random}"
 
 
 def agreement_line(found: Agreement) -> str:
-    """How far the sampler agrees with the exact one, and what it saves."""
+    """How far the sampler agrees with the official one, and what it saves."""
     return (
-        f"agreement with the exact sampler: {100 * found.mean:.1f} % of the tokens; "
+        f"agreement with the official sampler: {100 * found.mean:.1f} % of the tokens; "
         f"{found.nfe:.0f} forwards against {found.exact_nfe:.0f}, ratio {found.nfe_ratio:.2f}"
     )
 

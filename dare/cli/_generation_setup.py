@@ -14,6 +14,7 @@ from dare.errors import Missing, UsageProblem, unknown_name
 if TYPE_CHECKING:
     from dare.models.facts import Checkpoint
     from dare.sampling.config import SamplerConfig
+    from dare.sampling.presets import Preset
 
 LONGEST_PROMPT = 4_000_000  # bytes; no context is longer
 SMALL = 50e6  # parameters; below it is an embedded model, or one trained from it
@@ -22,10 +23,15 @@ EXAMPLE = "dare generate tiny-llada 1030040201434001"
 
 @dataclass(frozen=True)
 class Sampler:
-    """A named sampler as it was asked for; ``approximate`` "" if it is its family's own."""
+    """A named sampler as it was asked for.
+
+    reference: the sampler of the checkpoint's family that it is measured against.  approximate:
+    how it departs from that, "" if it does not.
+    """
 
     name: str
     config: SamplerConfig
+    reference: SamplerConfig
     approximate: str
 
 
@@ -95,8 +101,6 @@ def choose_sampler(
     found = presets.get(name or facts.sampler)
     asked = _asked(settings) | {key: value for key, value in flags.items() if value is not None}
     small = facts.parameters < SMALL
-    if small and found.tokens_per_step == 1 and not asked.keys() & _LENGTHS:
-        asked["steps"] = 8
     length = asked.pop("gen_length", 16 if small else 128)
     if facts.block_length is not None:
         asked.setdefault("block_length", facts.block_length)
@@ -109,11 +113,13 @@ def choose_sampler(
         _check_blocks(
             length, asked.get("block_length") or min(found.block_length or length, length)
         )
+        if small and found.tokens_per_step == 1 and not asked.keys() & {"steps", "selection"}:
+            block = asked.get("block_length") or min(found.block_length or length, length)
+            asked["steps"] = length // block * max(1, block // 2)  # the tiny recipe's
     config = presets.preset(found.name, length, kind, **asked)
-    return Sampler(found.name, config, found.approximate or _departure(config, own["rule"]))
-
-
-_LENGTHS = {"gen_length", "steps", "block_length", "selection.rule"}
+    reference = _reference(facts, found, config)
+    approximate = found.approximate or _departure(config, reference)
+    return Sampler(found.name, config, reference, approximate)
 
 
 def _check_length(length: object) -> None:
@@ -175,24 +181,40 @@ def _with_rule(asked: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, An
     return top | {"selection": start}
 
 
-def _departure(config: SamplerConfig, rule: str) -> str:
-    """Why a family's own sampler is no longer that, after what was set."""
-    if config.cache in ("prefix", "dual"):
-        return f"its cache ('{config.cache}') keeps stale keys and values"
-    if config.selection.rule != rule:
-        return f"its rule was changed to '{config.selection.rule}'"
-    return ""
+def _reference(facts: Checkpoint, found: Preset, config: SamplerConfig) -> SamplerConfig:
+    """The official sampler of the checkpoint's family in blocks of the same size, at the
+    number of steps, temperature and guidance that go with it.
 
-
-def exact_reference(facts: Checkpoint, config: SamplerConfig) -> SamplerConfig:
-    """The family's own sampler for the same lengths, temperature and guidance."""
+    Of several official ones it is the one that was asked for, else the checkpoint's own.
+    """
     from dare.sampling import presets
 
     own = presets.get(facts.sampler)
-    block = {} if facts.block_length is None else {"block_length": facts.block_length}
-    return own.config(
-        config.gen_length, temperature=config.temperature, cfg_scale=config.cfg_scale, **block
+    official = found if found.exact and found.paper == own.paper else own
+    return official.config(
+        config.gen_length,
+        block_length=config.block_length,
+        temperature=config.temperature,
+        cfg_scale=config.cfg_scale,
     )
+
+
+def _departure(config: SamplerConfig, reference: SamplerConfig) -> str:
+    """In what ``config`` departs from the official sampler; "" where it does not."""
+    said = []
+    if config.cache in ("prefix", "dual"):
+        said.append(f"keeps stale keys and values (cache '{config.cache}')")
+    if config.selection.rule != reference.selection.rule:
+        said.append(
+            f"commits by the rule '{config.selection.rule}', not '{reference.selection.rule}'"
+        )
+    elif config.selection != reference.selection:
+        said.append(f"has other settings of the rule '{config.selection.rule}'")
+    elif config.steps != reference.steps:
+        said.append(f"takes {config.steps} steps, not {reference.steps}")
+    if config.remasking != reference.remasking:
+        said.append(f"ranks positions by '{config.remasking}', not '{reference.remasking}'")
+    return "; ".join(said)
 
 
 # ---- memory --------------------------------------------------------------------------------

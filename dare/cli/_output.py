@@ -173,6 +173,7 @@ class Row:
     def __init__(self, owner: Progress, label: str, total: float | None) -> None:
         self.label, self.total = label, total
         self.completed, self.note = 0.0, ""
+        self._before = 0.0
         self._owner = owner
         self._started = self.last_line = owner.clock()
         self.bar: Any = None
@@ -188,12 +189,19 @@ class Row:
             self.note = note
         self._owner.changed(self)
 
+    def resume(self, completed: float) -> None:
+        """So much was done before this row began; it says nothing about the pace."""
+        self._before, self._started = completed, self._owner.clock()
+
     def seconds_left(self) -> float | None:
         """Estimated from the pace so far; None before a twentieth is done: loading has no pace."""
-        if not self.total or self.completed < 0.05 * self.total:
+        if not self.total:
+            return None
+        done, left = self.completed - self._before, self.total - self.completed
+        if done <= 0 or done < 0.05 * (self.total - self._before):
             return None
         elapsed = self._owner.clock() - self._started
-        return max(0.0, elapsed * (self.total - self.completed) / self.completed)
+        return max(0.0, elapsed * left / done)
 
     def line(self) -> str:
         """The row as one line of text, for a stream that is no terminal."""

@@ -47,7 +47,7 @@ SLOW = 2.0  # seconds after which work without a view shows its progress
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), help="[default: as stored]")
 @click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps, auto  [default: a GPU].")
-@click.option("--agreement", is_flag=True, help="Also run the exact sampler, and compare.")
+@click.option("--agreement", is_flag=True, help="Also run the official sampler, and compare.")
 @click.option("--keep-special", is_flag=True, help="Show everything, special tokens included.")
 @click.option("--force", is_flag=True, help="Try a model that seems too large for the memory.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -108,7 +108,9 @@ def _encode(session: Session, text: str, sampler: Sampler, options: dict[str, An
     from dare.cli._generation_setup import EXAMPLE, SMALL
     from dare.cli._output import note
 
-    prompt = encode(session, text, options["system"], options["raw"], sampler.config.gen_length)
+    config = sampler.config
+    block = config.block_length if config.block_origin == "sequence" else None
+    prompt = encode(session, text, options["system"], options["raw"], config.gen_length, block)
     unknown = prompt.ids.count(session.tokenizer.unk_token_id)
     if unknown:
         example = f"; try: {EXAMPLE}" if session.facts.parameters < SMALL else ""
@@ -233,8 +235,8 @@ def _conclude(
 
     found = None
     if options["agreement"]:
-        note("running the exact sampler ...")
-        found = agreement_of(session, prompt, sampler.config, samples, options["seed"])
+        note("running the official sampler ...")
+        found = agreement_of(session, prompt, sampler, samples, options["seed"])
     if options["as_json"]:
         keep = options["keep_special"]
         print_json(report.document(session, prompt, sampler, options["seed"], samples, found, keep))

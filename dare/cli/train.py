@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +96,35 @@ def _train(
 
     torch.set_num_threads(1)
     recipe = _recipe(model, seed, steps)
-    with progress() as bars:
+    with progress() as bars, _deferred_interrupt() as interrupted:
         row = bars.add(f"base {model}", total=recipe.clean_steps + recipe.mixed_steps)
-        return make_base(
-            recipe, folder, lambda done, _, facts: row.update(done, f"loss {facts['loss']:.3f}")
-        )
+
+        def show(done: int, _: int, facts: dict[str, Any]) -> None:
+            if row.completed == 0 and done > 1:
+                note(f"continuing behind step {done - 1}")
+                row.resume(done - 1)
+            row.update(done, f"loss {facts['loss']:.3f}")
+            if interrupted():
+                raise KeyboardInterrupt
+
+        return make_base(recipe, folder, show)
+
+
+@contextmanager
+def _deferred_interrupt() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C is remembered, and told by the call that this gives, so that work can stop between
+    two steps; the second one stops at once."""
+    seen: list[int] = []
+
+    def remember(number: int, _: object) -> None:
+        seen.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield lambda: bool(seen)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _recipe(model: str, seed: int | None, steps: tuple[int, int] | None) -> BaseRecipe:

@@ -160,8 +160,7 @@ class DiffusionLM(PreTrainedModel):
             raise UsageProblem(
                 f"a sequence of {length} tokens does not fit the model",
                 f"its context, for prompt and completion together, is {context} tokens",
-                "lower gen_length (--set rollout.gen_length=N, --set evaluation.gen_length=N) "
-                "or leave out the longest prompts",
+                "a lower gen_length, or no such long prompts",
             )
 
     @property

@@ -64,7 +64,14 @@ class DecoderConfig(PreTrainedConfig):
             self.num_key_value_heads = self.num_attention_heads
         if self.head_dim is None and self.num_attention_heads:
             self.head_dim = self.hidden_size // self.num_attention_heads
+        self._check_experts()
         super().__post_init__(**kwargs)
+
+    def _check_experts(self) -> None:
+        experts = getattr(self, "num_experts", None)
+        chosen = getattr(self, "num_experts_per_tok", 0)
+        if experts is not None and not 1 <= chosen <= experts:
+            raise ValueError(f"num_experts_per_tok={chosen} does not fit num_experts={experts}")
 
     def _read_rope(self, settings: Mapping[str, Any]) -> None:
         kind = settings.get("rope_type", settings.get("type", "default"))

@@ -79,6 +79,16 @@ class LLaDA2MoeConfig(DecoderConfig):
         self.rotary_dim = self.rotary_channels
         if self.num_experts % self.n_group:
             raise ValueError(f"{self.num_experts} experts do not form {self.n_group} groups")
+        size = self.num_experts // self.n_group
+        if size < 2 or not 1 <= self.topk_group <= self.n_group:
+            raise ValueError(
+                f"topk_group={self.topk_group} does not fit {self.n_group} groups of {size} experts"
+            )
+        if self.num_experts_per_tok > self.topk_group * size:
+            raise ValueError(
+                f"num_experts_per_tok={self.num_experts_per_tok} does not fit "
+                f"{self.topk_group} groups of {size} experts"
+            )
 
 
 class LLaDA2Attention(nn.Module):

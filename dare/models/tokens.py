@@ -113,7 +113,8 @@ def encode_chat(
     Raises ``UsageProblem`` for messages that are none, or that the template refuses.
     """
     text = chat_text(tokenizer, messages, thinking) + assistant_prefix
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    # Not verbose: whether it fits the context is for the caller to say.
+    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 def chat_text(

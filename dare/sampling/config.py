@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from dare.sampling.rules import RULES, Ascending, Rule, Schedule, Selection
 
@@ -142,6 +149,16 @@ class SamplerConfig(BaseModel):
         if self.cache != "none" and self.cfg_scale > 0:
             raise ValueError("classifier-free guidance runs without a cache; set cache to 'none'")
         return self
+
+    @field_validator("temperature")
+    @classmethod
+    def _not_almost_zero(cls, temperature: float) -> float:
+        if 0 < temperature < 1e-4:
+            raise ValueError(
+                f"{temperature:g} is too close to 0 to divide logits by; 0 is greedy, and the "
+                "lowest other value is 0.0001"
+            )
+        return temperature
 
     @property
     def num_blocks(self) -> int:

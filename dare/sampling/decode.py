@@ -42,7 +42,8 @@ def generate(
     """Sample one completion of ``config.gen_length`` tokens per prompt.
 
     prompts: B unpadded token lists.  keys: one per row, needed when anything is random.
-    The tokens of a row depend on its prompt and key, never on the rest of the batch.
+    The tokens of a row depend on its prompt and key, never on the rest of the batch (but for an
+    empty prompt, whose masks all look alike: rounding then decides which of them is surest).
     ``watch`` is called after every round with the canvas.  Raises ValueError without keys where
     they are needed, ``UsageProblem`` for blocks, caches and lengths that the model cannot do.
     """
@@ -77,15 +78,13 @@ def _check_blocks(model: Any, config: SamplerConfig) -> None:
         raise UsageProblem(
             "this model is block-causal, the sampler is for a bidirectional one",
             f"its blocks (of {own} tokens) are counted from the start of the sequence",
-            "--set evaluation.block_origin=sequence, or a sampler preset of its family: "
-            "dare list samplers",
+            "block_origin sequence, or a sampler of its family: dare list samplers",
         )
     if own is None and config.block_origin == "sequence":
         raise UsageProblem(
             "this model is bidirectional, the sampler is for a block-causal one",
             "blocks counted from the start of the sequence have no meaning for it",
-            "--set evaluation.block_origin=completion, or a sampler preset of its family: "
-            "dare list samplers",
+            "block_origin completion, or a sampler of its family: dare list samplers",
         )
 
 
@@ -96,8 +95,7 @@ def _check_cache(config: SamplerConfig, lagging: bool) -> None:
             f"the rule '{rule}' cannot run through the cache '{config.cache}' on this model",
             "its head predicts the next token, so that the first step of a block is spent on the "
             "block's first token, and a fixed schedule then ends with masks left",
-            "--set evaluation.cache=none, or a rule that goes on until no mask is left (dream, "
-            "threshold, dynamic)",
+            "the cache none, or one of the rules dream, threshold and dynamic",
         )
 
 
@@ -110,8 +108,7 @@ def _check_context(model: Any, prompts: Sequence[Sequence[int]], width: int) -> 
             f"a sequence of {width} tokens does not fit the model",
             f"its context is {context} tokens, for the prompt (the longest has {longest}) and "
             "the completion, in whole blocks for a block-causal model, together",
-            "lower gen_length (--set rollout.gen_length=N, --set evaluation.gen_length=N) or "
-            "leave out the longest prompts",
+            "a lower gen_length, or no such long prompts",
         )
 
 
@@ -125,6 +122,7 @@ class _Loop:
     noise: Noise | None
     lagging: bool
     watch: Watch | None
+    broken: bool | Tensor = False
 
     def fill(self, number: int, block: slice) -> None:
         """Run the rounds of one block."""
@@ -138,8 +136,7 @@ class _Loop:
         self.forward.begin_block()
         selector.begin(number, canvas.masked(window))
         places = canvas.block_numbers(block)
-        index = 0
-        while True:
+        for index in range(selector.max_rounds):
             masked = canvas.masked(window)
             live = selector.goes_on(masked, index) & ~canvas.stopped
             rows = live.nonzero().squeeze(1)  # the one wait for the device in a round
@@ -152,7 +149,12 @@ class _Loop:
                 self._round(rows, window, masked, index, steps)
                 if canvas.config.eos_stop == "token":
                     canvas.stop_rows(block.stop)
-            index += 1
+        if bool(self.broken):
+            raise UsageProblem(
+                "the model gives no probabilities: some of its logits are not finite",
+                "weights that hold NaN or infinity, or a half precision that overflows",
+                "check the checkpoint, or use float32",
+            )
         canvas.stop_rows(block.stop)
 
     @property
@@ -173,6 +175,9 @@ class _Loop:
         canvas.nfe[cells[0]] += self.forward.passes
         logits = selector.adjust(logits, scored, rows, index)
         tokens, scores = self._propose(logits, scored, rows.tolist(), steps)
+        confidence = scores.new_full(scored.shape, -torch.inf).masked_scatter(scored, scores)
+        if canvas.config.confidence_eos_eot_inf:
+            confidence = _later_ends_first(confidence)
         round = Round(
             index=index,
             rows=rows,
@@ -180,7 +185,7 @@ class _Loop:
             masked=masked,
             ids=ids,
             tokens=ids.masked_scatter(scored, tokens),
-            confidence=scores.new_full(scored.shape, -torch.inf).masked_scatter(scored, scores),
+            confidence=confidence,
             scored=scored,
             logits=logits,
             noise=self.noise,
@@ -208,8 +213,24 @@ class _Loop:
         if config.remasking == "random":
             assert self.noise is not None
             draws = self.noise.exponential(rows, steps, counts, 1, kind=1).squeeze(-1)
-            return tokens, -(-draws).expm1()  # uniform, so that thresholds keep their meaning
-        return tokens, scores_of(config.remasking, source, tokens)
+            scores = -(-draws).expm1()  # uniform, so that thresholds keep their meaning
+        else:
+            scores = scores_of(config.remasking, source, tokens)
+        # Looked at when the block is done: asking now would wait for the device.
+        self.broken = self.broken | source[:, 0].isnan().any() | scores.isnan().any()
+        return tokens, scores
+
+
+def _later_ends_first(confidence: Tensor) -> Tensor:
+    """Confidences (A, W) in which equal zeros rank from the right.
+
+    ``confidence_eos_eot_inf`` gives every EOS candidate the confidence 0.  Where there is nothing
+    else, the original takes the one that ``torch.topk`` happens to find first, which hangs on the
+    device and the canvas; the leftmost would end the answer before it began.
+    """
+    width = confidence.shape[1]
+    places = torch.arange(width, 0, -1, device=confidence.device, dtype=confidence.dtype)
+    return confidence.where(confidence != 0, places * -1e-30)
 
 
 def _first_column(masked: Tensor) -> Decision:

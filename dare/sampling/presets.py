@@ -86,7 +86,9 @@ class Preset:
 
 def _problem(item: Any) -> str:
     """One finding of the validation, with the field it is about."""
-    where = ".".join(str(part) for part in item["loc"])
+    # Behind "selection" pydantic names the rule as well as its field.
+    parts = [str(part) for part in item["loc"]]
+    where = ".".join(parts[:1] + parts[2:] if parts[:1] == ["selection"] else parts)
     text = str(item["msg"]).removeprefix("Value error, ")
     return f"{where}: {text}" if where else text
 

@@ -154,8 +154,9 @@ def train_base(
 ) -> tuple[DiffusionLM, float]:
     """Run the recipe; the model and the validation accuracy of its strong mode.
 
-    ``state_file`` keeps the state every 50 steps, so a killed run can be resumed; two runs of
-    one recipe on one machine give identical weights, interrupted or not.
+    ``state_file`` keeps the state every 50 steps and when ``progress`` raises, so an interrupted
+    run can be resumed; two runs of one recipe on one machine give identical weights, interrupted
+    or not.
     """
     model = build_model(recipe)
     balance = LoadBalance(model, recipe.balance_rate)
@@ -175,9 +176,15 @@ def train_base(
             factor = _lr_factor(step, steps, recipe)
             loss = _update(model, optimisers, recipe, first + step, weak_share, (factor, adam_lr))
             balance.step(factor)
+            keep = (state_file, recipe, name, step + 1, model, optimisers, clean_accuracy)
             if (step + 1) % 50 == 0 and step + 1 < steps:
-                _save_state(state_file, recipe, name, step + 1, model, optimisers, clean_accuracy)
-            progress(first + step + 1, total, {"loss": loss})
+                _save_state(*keep)
+            try:
+                progress(first + step + 1, total, {"loss": loss})
+            except BaseException:  # how an interruption gets here, between two steps
+                if step + 1 < steps:
+                    _save_state(*keep)
+                raise
         if name == "clean" and done < steps:
             clean_accuracy = held_out_accuracy(model, "validation", MEASURED_ON)
         first += steps

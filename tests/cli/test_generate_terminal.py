@@ -140,8 +140,8 @@ def test_text_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_next_command_can_be_copied_or_is_left_out() -> None:
-    exact = Sampler("llada", preset("llada", 8), "")
-    rough = Sampler("saber", preset("saber", 8), "is not the same")
+    exact = Sampler("llada", preset("llada", 8), preset("llada", 8), "")
+    rough = Sampler("saber", preset("saber", 8), preset("llada", 8), "is not the same")
     assert next_commands(["generate", "m", "a b"], exact, False)[0] == (
         "dare generate m 'a b' --json"
     )

@@ -96,6 +96,16 @@ def test_a_token_does_not_depend_on_its_company(layer: Experts, routed: tuple[Te
         torch.testing.assert_close(alone, together[one], atol=1e-6, rtol=0)
 
 
+def test_the_order_of_the_choices_does_not_matter(
+    layer: Experts, routed: tuple[Tensor, ...]
+) -> None:
+    x, chosen, weights = (part.bfloat16() if part.is_floating_point() else part for part in routed)
+    rounded = layer.bfloat16()
+    order = torch.tensor([2, 0, 1])
+    expected = rounded(x, chosen, weights)
+    assert torch.equal(rounded(x, chosen[:, order], weights[:, order]), expected)
+
+
 @pytest.mark.parametrize("grouped", [True, False])
 def test_no_tokens(layer: Experts, grouped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experts, "_has_grouped_mm", lambda device, dtype: grouped)

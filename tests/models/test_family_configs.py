@@ -105,10 +105,13 @@ def test_the_mask_of_sdar_is_known_only_in_its_released_vocabulary() -> None:
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        ({"architectures": ["LLaDAMoEModelLM"], "num_experts": 6}, LLaDAMoEConfig),
+        (
+            {"architectures": ["LLaDAMoEModelLM"], "num_experts": 6, "num_experts_per_tok": 2},
+            LLaDAMoEConfig,
+        ),
         ({"architectures": ["LLaDAMoEModel"]}, LLaDAMoEConfig),
-        ({"num_experts": 6}, LLaDAMoEConfig),
-        ({"model_type": "lladamoe", "num_experts": 6}, LLaDAMoEConfig),
+        ({"num_experts": 6, "num_experts_per_tok": 2}, LLaDAMoEConfig),
+        ({"model_type": "lladamoe", "num_experts": 6, "num_experts_per_tok": 2}, LLaDAMoEConfig),
         ({"architectures": ["LLaDAModelLM"]}, LLaDAConfig),
         ({}, LLaDAConfig),
         ({"architectures": ["DreamModel"], "model_type": "Dream"}, DreamConfig),
@@ -192,3 +195,12 @@ def test_weights_of_a_new_model_are_small_and_finite(small: Build, family: str) 
             assert torch.equal(tensor, torch.zeros_like(tensor)), name
         else:
             assert tensor.std() == pytest.approx(0.02, rel=0.15), name
+
+
+@pytest.mark.parametrize("family", ["sdar_moe", "llada_moe", "llada2_moe"])
+@pytest.mark.parametrize("chosen", [0, 7, 99])
+def test_more_experts_per_token_than_there_are(
+    small: Callable[..., Any], family: str, chosen: int
+) -> None:
+    with pytest.raises(ValueError, match="num_experts_per_tok"):
+        small(family, num_experts_per_tok=chosen)

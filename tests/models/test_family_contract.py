@@ -290,3 +290,15 @@ def test_adapters_on_the_head_are_refused(small: Build, ids: Tensor, family: str
     model = peft.get_peft_model(small(family), peft.LoraConfig(target_modules=[head]))
     with pytest.raises(UsageProblem, match="adapters on the output head"):
         model(ids)
+
+
+@pytest.mark.parametrize("family", ["sdar", "sdar_moe", "llada2_moe"])
+@pytest.mark.parametrize("length", range(1, 10))
+def test_blocks_of_every_length_of_input(
+    small: Build, ids: Tensor, family: str, length: int
+) -> None:
+    model = small(family)
+    places = torch.arange(length)
+    seen = (places[:, None] // 4 >= places[None, :] // 4)[None]
+    given = model(ids[:, :length], position_ids=places[None], attend=seen)
+    torch.testing.assert_close(model(ids[:, :length]), given, rtol=0, atol=1e-5)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from dare.models.loading import load_model
+from dare.sampling import decode
 from dare.sampling.config import SamplerConfig
 from dare.sampling.decode import SpecialTokens, generate
 from dare.sampling.selection import schedule
@@ -54,8 +55,10 @@ def test_same_tokens_as_the_official_sampler(
 ) -> None:
     run = the_run(fixture, name)
     if (fixture.name, name) == ("llada_moe", "confidence_eos_eot_inf"):
-        # All candidates of the first steps are EOS, each at confidence 0.  Ours takes the
-        # leftmost; torch.topk takes one that hangs on the width of the canvas and the device.
+        # All candidates of the first steps are EOS, each at confidence 0.  torch.topk takes one
+        # that hangs on the width of the canvas and the device; ours is the rightmost, so that
+        # the answer is not over before it began.  All else is the original's.
+        monkeypatch.setattr(decode, "_later_ends_first", lambda confidence: confidence)
         monkeypatch.setattr(schedule, "top_positions", ties_of_topk)
     settings = dict(run["settings"])
     eos, eot = settings.pop("eos_id", 427), settings.pop("eot_id", 424)
