@@ -267,15 +267,6 @@ def progress(
         bars.stop()
 
 
-def track(items: Sequence[T], label: str) -> Iterator[T]:
-    """``items`` one by one, with progress on stderr."""
-    with progress() as bars:
-        row = bars.add(label, total=len(items))
-        for item in items:
-            yield item
-            row.advance()
-
-
 def _bars(stream: IO[str]) -> RichProgress:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress

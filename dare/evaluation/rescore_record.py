@@ -20,6 +20,7 @@ from dare.evaluation.outcomes import content_sha
 from dare.evaluation.regrade import ITEMS, Regrade
 from dare.evaluation.rescore import Rescore, item_lines
 from dare.grading import d1, strict
+from dare.models.weights import file_sha256
 from dare.results.environment import code_identity, environment
 from dare.results.files import write_atomic
 from dare.results.record import Budget, Record
@@ -52,7 +53,7 @@ def write_rescore(
         "algorithm": None,
         "training": None,
         "task": {"name": result.task, "protocol": result.protocol, "eval_limit": limit},
-        "source": {"file": source.name, "sha256": _file_sha256(source)},
+        "source": {"file": source.name, "sha256": file_sha256(source)},
     }
     record = _record(result, config, provenance or Provenance("nobody"))
     return _write(folder, record, result)
@@ -156,8 +157,3 @@ def _scoring(result: Rescore) -> dict[str, Any]:
         equal, known = result.agreement
         scoring["reference"] = {"rows": known, "equal": equal}
     return scoring
-
-
-def _file_sha256(path: Path) -> str:
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

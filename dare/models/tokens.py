@@ -10,7 +10,8 @@ has, and ``auto_map`` is ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from dare.models.chat import TEMPLATES, Message, check_messages
 from dare.models.facts import FAMILIES, Family
 from dare.models.special import SpecialTokens
 
+TEMPLATE_SECONDS = 20.0
 Config = Any  # a mapping, or a transformers configuration
 
 
@@ -125,20 +127,50 @@ def chat_text(
     if not tokenizer.chat_template:
         return "\n\n".join(message["content"] for message in messages)
     switch = {} if thinking is None else {"enable_thinking": thinking}
-    try:
+
+    def render() -> str:
         text: str = tokenizer.apply_chat_template(
             [dict(message) for message in messages],
             add_generation_prompt=True,
             tokenize=False,
             **switch,
         )
+        return text
+
+    try:
+        return _within(TEMPLATE_SECONDS, render)
     except (TemplateError, ValueError, TypeError) as error:
         raise UsageProblem(
             "the chat template of this checkpoint does not accept the conversation",
             str(error),
             "roles usually alternate: system (first, if at all), user, assistant, user",
         ) from error
-    return text
+
+
+def _within(seconds: float, work: Callable[[], str]) -> str:
+    """What ``work`` gives.  A template is a program that came with a checkpoint: transformers
+    keeps it from touching anything but not from running for ever."""
+    done: list[str] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if failed:
+        raise failed[0]
+    if not done:
+        raise UsageProblem(
+            "the chat template of this checkpoint does not come to an end",
+            f"it was still running after {seconds:g} s",
+            "mend the chat_template in its tokenizer_config.json, or generate with --raw",
+        )
+    return done[0]
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:

@@ -7,9 +7,14 @@ from functools import cache
 from pathlib import Path
 
 
-@cache
 def file_sha256(path: Path) -> str:
-    """SHA-256 of one file, read in pieces."""
+    """SHA-256 of one file, read in pieces, and once as long as the file does not change."""
+    state = path.stat()
+    return _file_sha256(path, state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _file_sha256(path: Path, _changed: int, _size: int) -> str:
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 

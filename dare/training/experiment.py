@@ -15,7 +15,7 @@ from dare.config import Origins, RunConfig, json_or_text
 from dare.errors import UsageProblem
 from dare.results.record import Outcome, Record
 from dare.results.rundir import read_events, read_outcomes, read_record
-from dare.training.launch import Placed, Reporter, Unit, place, run_units
+from dare.training.launch import Unit
 
 RUNS = Path("runs")
 Layers = Mapping[str, Mapping[str, Any]]
@@ -53,15 +53,6 @@ def seed_units(
 def baseline_unit(config: RunConfig, origins: Origins) -> Unit:
     """The evaluation of the untrained checkpoint that the runs of ``config`` are set against."""
     return Unit(config.baseline(), origins, "base")
-
-
-def run_all(
-    units: Sequence[Unit], root: Path, jobs: int, report: Reporter = lambda units: None
-) -> list[Finished]:
-    """Finish every unit, reusing what is finished; in the order given."""
-    placed: list[Placed] = [place(unit, root) for unit in units]
-    run_units(placed, jobs, report)
-    return [Finished.read(unit.folder) for unit in placed]
 
 
 def default_jobs() -> int:

@@ -237,3 +237,13 @@ def test_a_prompt_of_the_embedded_model_is_its_characters() -> None:
     tokenizer = load_tokenizer("tiny-llada")
     assert tokenizer.chat_template is None
     assert encode_prompt(tokenizer, "0120") == tokenizer.convert_tokens_to_ids(list("0120"))
+
+
+def test_a_template_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = load_tokenizer("tiny-llada")
+    # Long enough, and over before it slows the other tests down.
+    loop = "{% for a in range(2000) %}"
+    tokenizer.chat_template = f"{loop}{loop}{{% endfor %}}{{% endfor %}}"
+    monkeypatch.setattr(tokens, "TEMPLATE_SECONDS", 0.01)
+    with pytest.raises(UsageProblem, match="does not come to an end"):
+        encode_prompt(tokenizer, "1")
