@@ -310,6 +310,19 @@ def test_saber_raises_its_limit_and_takes_back_what_fell() -> None:
     assert (places(third.commit), places(third.remask)) == ([0, 3], [])
 
 
+def test_saber_takes_back_nothing_that_a_later_block_has_just_committed() -> None:
+    rule = {"rule": "saber", "n": 2}
+    config = SamplerConfig(gen_length=5, block_length=5, selection=rule)
+    made = selection.make(config, SPECIAL, 1)
+    made.begin(0, torch.ones(1, 2, dtype=torch.bool))
+    made.choose(one_round([0.5, 0.4], all_scored=True))
+    made.begin(1, torch.tensor([[False, False, True, True, True]]))
+    # The old tokens rose by 0.4 and 0.5, more than the new ones have altogether; yet the new
+    # ones have no step before to have fallen from.
+    second = made.choose(one_round([0.9, 0.9, 0.3, 0.2, 0.1], [2, 3, 4], all_scored=True))
+    assert (places(second.commit), places(second.remask)) == ([2, 3], [0])
+
+
 def test_saber_takes_back_an_eighth_but_never_all() -> None:
     made = selector(20, {"rule": "saber", "n": 2})
     made.choose(one_round([0.5] * 2 + [0.4] * 18, list(range(20)), all_scored=True))
