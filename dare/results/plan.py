@@ -6,12 +6,14 @@
 Counting rules, stated with every plan:
 
 * one rollout batch serves ``num_iterations`` updates; a completion costs ``steps`` forwards
-  of prompt + completion, without a cache (NFE)
+  of prompt + completion (NFE); with the block cache each forward feeds one block, and every
+  token once more for its final keys
 * an update costs one trained forward per completion and Monte Carlo sample; a method with a
   ratio (option ``epsilon``) also scores the rollout batch under the old policy for every later
   update, and one with a KL term (option ``beta`` > 0) under the reference for every update,
   once per distinct mask; where the completion is fully masked and a group shares its mask, the
-  whole group is one forward
+  whole group is one forward; a block-causal model sees the completion beside its noisy copy,
+  so that its forwards are longer by the completion and no group shares one
 * a forward costs 2 FLOPs per weight and token (attention scores and embedding look-ups left
   out: 2 % at 512 tokens of an 8B model), training three times that; with LoRA the weight
   gradients of the frozen layers are not computed, so three is an upper bound
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dare.models.registry import Checkpoint, Shape
+    from dare.sampling.config import SamplerConfig
 
 # Rows of the evaluation sets, for runs that do not limit them.
 EVALUATION_ITEMS = {
@@ -116,15 +119,17 @@ def estimate(
     """
     prompt, prompt_basis = _prompt_tokens(config, prompt_tokens)
     items = _evaluation_items(config, evaluation_items)
-    work = _training_work(config)
-    completions, learner, scoring = work
+    block_causal = facts.block_length is not None
+    completions, learner, scoring = _training_work(config, block_causal)
     nfe_rollout = completions * config.rollout.nfe
     nfe_evaluation = (items or 0) * config.evaluation.nfe
     tokens = prompt + config.rollout.gen_length
     forward = 2.0 * facts.shape.matmul_parameters
+    scored = tokens + (config.rollout.gen_length if block_causal else 0)
     flops = forward * (
-        tokens * (nfe_rollout + scoring + 3 * learner)
-        + (prompt + config.evaluation.gen_length) * nfe_evaluation
+        completions * _tokens_fed(config.rollout, prompt)
+        + scored * (scoring + 3 * learner)
+        + (items or 0) * _tokens_fed(config.evaluation, prompt)
     )
     training = config.training
     updates = training.max_steps if training else 0
@@ -151,14 +156,22 @@ def estimate(
     )
 
 
-def _training_work(config: RunConfig) -> tuple[int, int, int]:
+def _tokens_fed(sampler: SamplerConfig, prompt: int) -> int:
+    """Tokens that go through the model for one completion."""
+    whole = prompt + sampler.gen_length
+    if sampler.cache == "block":
+        return sampler.nfe * sampler.block_length + whole
+    return sampler.nfe * whole
+
+
+def _training_work(config: RunConfig, block_causal: bool) -> tuple[int, int, int]:
     """(completions generated, forwards trained through, forwards that only score)."""
     training, options = config.training, config.algorithm_options
     if training is None:
         return 0, 0, 0
     batches = math.ceil(training.max_steps / training.num_iterations)
     one_step = "mc_samples" not in options
-    shared = one_step and bool(options.get("share_mask_in_group", False))
+    shared = one_step and not block_causal and bool(options.get("share_mask_in_group", False))
     sequences = training.prompts_per_update if shared else training.completions_per_update
     sequences *= 1 if one_step else int(options["mc_samples"])
     later, every = _distinct_masks(config, 1), _distinct_masks(config, 0)

@@ -60,6 +60,19 @@ def test_d1_tiny() -> None:
     assert plan.scoring_forwards == 60 * 16 * 1  # the second update's old policy; no reference
 
 
+def test_d1_tiny_on_a_block_causal_model() -> None:
+    """No group shares a forward, since each completion stands clean beside its noisy copy."""
+    sdar = registry.get("tiny-sdar")
+    run = reproductions.load("d1").resolve("tiny", model="tiny-sdar")[0]
+    plan = estimate(run, sdar, prompt_tokens=16)
+    assert plan.learner_forwards == 120 * 128
+    assert plan.scoring_forwards == 60 * 128
+    # At most 16 forwards of a block of 4, and 32 tokens once for their final keys.
+    rollouts = (7_680 + 1000) * (16 * 4 + 32)
+    trained = (16 + 16 + 16) * (60 * 128 + 3 * 120 * 128)
+    assert plan.flops == 2.0 * sdar.shape.matmul_parameters * (rollouts + trained)
+
+
 def test_spg_tiny_trains_through_two_masks_and_scores_nothing() -> None:
     plan = estimate(config("spg", "tiny"), TINY)
     assert plan.learner_forwards == 120 * 128 * 2
