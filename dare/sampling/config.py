@@ -171,9 +171,12 @@ class SamplerConfig(BaseModel):
 
     @property
     def nfe(self) -> int:
-        """Forward passes for one completion, an upper bound where the rule is adaptive."""
-        rounds = self.selection.rounds(self.steps_per_block, self.block_length) * self.num_blocks
-        return rounds * (2 if self.cfg_scale > 0 else 1)
+        """Forward passes for one completion, an upper bound where the rule is adaptive.
+
+        A block-causal model takes those of one block more where its prompt ends inside a block.
+        """
+        block = self.selection.forwards(self.steps_per_block, self.block_length)
+        return block * self.num_blocks * (2 if self.cfg_scale > 0 else 1)
 
     @property
     def is_random(self) -> bool:

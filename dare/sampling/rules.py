@@ -47,6 +47,22 @@ class Rule(Settings):
         """
         return steps if self.spends_steps == "all" else length
 
+    def forwards(self, steps: int, length: int) -> int:
+        """A closer bound on the forwards of a block, where there is one.
+
+        ``rounds`` also numbers the draws of a row and stays what it is.
+        """
+        return self.rounds(steps, length)
+
+
+class AtLeastQuota(Rule):
+    """A rule that commits its quota in every step, or more, and so is done after ``steps``."""
+
+    spends_steps = "quota"
+
+    def forwards(self, steps: int, length: int) -> int:
+        return min(steps, length)
+
 
 class EosRejection(Settings):
     """EOSER (arXiv 2509.23924): the confidence of an EOS candidate is multiplied by
@@ -156,20 +172,18 @@ class Factor(Rule):
     factor: Positive = 1.0
 
 
-class Dynamic(Rule):
+class Dynamic(AtLeastQuota):
     """All positions with c > threshold if those are at least the quota, else the quota's best
     (SDAR's low_confidence_dynamic, LLaDA2.0).  ``threshold`` 1 is the static rule."""
 
-    spends_steps = "quota"
     limits_probability = True
     rule: Literal["dynamic"] = "dynamic"
     threshold: Probability = 0.9
 
 
-class Sequential(Rule):
+class Sequential(AtLeastQuota):
     """The quota's number of positions from the first mask to the right (SDAR's sequential)."""
 
-    spends_steps = "quota"
     rule: Literal["sequential"] = "sequential"
 
 

@@ -67,8 +67,8 @@ def test_d1_tiny_on_a_block_causal_model() -> None:
     plan = estimate(run, sdar, prompt_tokens=16)
     assert plan.learner_forwards == 120 * 128
     assert plan.scoring_forwards == 60 * 128
-    # At most 16 forwards of a block of 4, and 32 tokens once for their final keys.
-    rollouts = (7_680 + 1000) * (16 * 4 + 32)
+    # 8 forwards of a block of 4, and 32 tokens once for their final keys.
+    rollouts = (7_680 + 1000) * (8 * 4 + 32)
     trained = (16 + 16 + 16) * (60 * 128 + 3 * 120 * 128)
     assert plan.flops == 2.0 * sdar.shape.matmul_parameters * (rollouts + trained)
 

@@ -227,3 +227,6 @@ def test_the_most_forwards_of_every_rule() -> None:
     fixed = dict.fromkeys(LEAVES_MASKS, 4)
     assert found == dict.fromkeys(RULES, 16) | fixed | {"edit": 16 + 2 * 16}
     assert made({"rule": "threshold"}, cfg_scale=1.0).nfe == 32
+    # Two blocks of 8 in 4 steps: at least two positions a step.
+    assert {made({"rule": name}, block=8, steps=8).nfe for name in ("dynamic", "sequential")} == {8}
+    assert made({"rule": "klass"}, block=8, steps=8).nfe == 16
