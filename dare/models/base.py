@@ -160,7 +160,8 @@ class DiffusionLM(PreTrainedModel):
             raise UsageProblem(
                 f"a sequence of {length} tokens does not fit the model",
                 f"its context, for prompt and completion together, is {context} tokens",
-                "a lower gen_length, or no such long prompts",
+                "a lower gen_length (of a run: --set rollout.gen_length=N, "
+                "--set evaluation.gen_length=N), or no such long prompts",
             )
 
     @property

@@ -108,7 +108,8 @@ def _check_context(model: Any, prompts: Sequence[Sequence[int]], width: int) -> 
             f"a sequence of {width} tokens does not fit the model",
             f"its context is {context} tokens, for the prompt (the longest has {longest}) and "
             "the completion, in whole blocks for a block-causal model, together",
-            "a lower gen_length, or no such long prompts",
+            "a lower gen_length (of a run: --set rollout.gen_length=N, "
+            "--set evaluation.gen_length=N), or no such long prompts",
         )
 
 
