@@ -3,8 +3,8 @@
 Every estimator goes through :func:`row_log_probs`.  Two exact savings live here: the head runs
 on the needed rows only, and neighbouring samples with the same noisy input (a group that shares
 its masks, completions fully masked) are run once with several targets a row.  Block-causal
-models see the blocks in front of a noisy one clean (:mod:`dare.likelihood.two_stream`), so for
-them samples with different completions never share an input.
+models see the blocks in front of a noisy one clean (:mod:`dare.likelihood.two_stream`), so their
+samples share no input.
 """
 
 from __future__ import annotations
@@ -79,26 +79,23 @@ def block_length_of(model: Any) -> int | None:
 def distinct_inputs(
     canvas: Canvas, masks: Tensor, mask_token_id: int, block_length: int | None
 ) -> Tensor:
-    """Run index (B * K,) of the inputs under ``masks`` (B, K, L): how many forwards they take."""
-    inputs, context, attention = _inputs(canvas, masks, mask_token_id)
+    """Run index (B * K,) of the inputs under ``masks`` (B, K, L): how many forwards they take.
+
+    A block-causal model takes one for each.
+    """
+    inputs, attention = _inputs(canvas, masks, mask_token_id)
     if block_length is not None:
-        inputs = torch.cat((inputs, context), 1)
+        return torch.arange(len(inputs), device=inputs.device)
     return same_input_runs(inputs, attention)
 
 
-def _inputs(
-    canvas: Canvas, masks: Tensor, mask_token_id: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Noisy ids, context ids (prompt as in the noisy ids, completion clean) and attention, each
-    (B * K, L)."""
+def _inputs(canvas: Canvas, masks: Tensor, mask_token_id: int) -> tuple[Tensor, Tensor | None]:
+    """Noisy ids and their attention, each (B * K, L)."""
     noisy = canvas.noisy(masks, mask_token_id)
-    context = canvas.ids[:, None].expand_as(noisy).clone()
-    prompt = context.shape[-1] - canvas.completion_length
-    context[..., :prompt] = noisy[..., :prompt]
     attention = canvas.attention
     if attention is not None:
         attention = attention[:, None].expand_as(noisy).flatten(0, 1)
-    return noisy.flatten(0, 1), context.flatten(0, 1), attention
+    return noisy.flatten(0, 1), attention
 
 
 def row_log_probs(
@@ -111,12 +108,13 @@ def row_log_probs(
     """
     batch, draws, length = needed.shape
     block_length = block_length_of(model)
-    inputs, context, attention = _inputs(canvas, masks, mask_token_id)
+    inputs, attention = _inputs(canvas, masks, mask_token_id)
     clean = canvas.ids[:, None].expand(batch, draws, -1).flatten(0, 1)
     rows = torch.zeros_like(inputs, dtype=torch.bool)
     rows[:, -length:] = needed.flatten(0, 1)
-    runs = distinct_inputs(canvas, masks, mask_token_id, block_length)
     if block_length is not None:
+        # Earlier blocks are seen clean, the prompt as it was perturbed.
+        context = torch.cat((inputs[:, :-length], clean[:, -length:]), 1)
         streams = two_stream(context, inputs, attention, block_length, length)
         values = model(
             streams.ids,
@@ -126,7 +124,9 @@ def row_log_probs(
             targets=clean[rows],
         )
         log_probs = values.new_zeros(rows.shape).masked_scatter(rows, values)
-    elif len(runs) and int(runs[-1]) + 1 < len(runs):
+        return log_probs[:, -length:].view(batch, draws, length)
+    runs = same_input_runs(inputs, attention)
+    if len(runs) and int(runs[-1]) + 1 < len(runs):
         log_probs = _shared_forward(model, inputs, attention, rows, clean, runs)
     else:
         values = model(inputs, attention, positions=rows, targets=clean[rows])
